@@ -68,7 +68,7 @@ def train(side: str, data: Path, minutes: float) -> dict[str, Any]:
 
 
 def judge(side: str, minutes: float) -> dict[str, Any]:
-    """The figures of a finished run."""
+    """Compute the figures of a finished run."""
     run = Run.open(FOLDER / side)
     card, chatter = run.card, load(run.folder)
     scores, training = card["scores"]["test"], card["training"]
@@ -100,14 +100,14 @@ def judge(side: str, minutes: float) -> dict[str, Any]:
 
 
 def check(found: dict[str, dict[str, Any]]) -> None:
-    """Perplexities can be compared: one vocabulary, the same replies."""
+    """Exit unless all models have the same vocabulary and replies, so that perplexities can be compared."""
     for name in ("vocabulary", "references", "replies"):
         if len({json.dumps(figures[name]) for figures in found.values()}) > 1:
             raise SystemExit(f"the sides differ in their {name}; train them anew")
 
 
 def report(found: dict[str, dict[str, Any]]) -> None:
-    """The table, printed."""
+    """Print the table."""
     head = ("perplexity", "last turn alone", "distinct-1", "distinct-2", "BLEU", "updates", "tokens read", "parameters")
     print(f"\n{'':28}" + "".join(f"{name:>17}" for name in head))
     for side, figures in found.items():
@@ -118,11 +118,11 @@ def report(found: dict[str, dict[str, Any]]) -> None:
         )
     people = next(iter(found.values()))["people"]
     print(f"{'people':28}{'':34}{people['distinct_1']:17.4f}{people['distinct_2']:17.4f}")
-    print(f"\n{verdict(found)}")
+    print(f"\n{conclude(found)}")
 
 
-def verdict(found: dict[str, dict[str, Any]]) -> str:
-    """A sentence that says whether context helps."""
+def conclude(found: dict[str, dict[str, Any]]) -> str:
+    """Return a sentence that says whether context helps."""
     if not {"single", "multi"} <= found.keys():
         return "both single and multi are needed to say whether context helps"
     single, multi = found["single"]["perplexity"], found["multi"]["perplexity"]

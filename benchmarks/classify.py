@@ -104,7 +104,7 @@ def baselines(train: list[LabeledDocument], test: list[LabeledDocument]) -> dict
 def ours(
     arch: str, train: list[LabeledDocument], test: list[LabeledDocument], options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Train and score."""
+    """Train a classifier with this architecture and score it."""
     folder = OUT / f"classify-{arch}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -126,7 +126,7 @@ def ours(
 
 
 def judge(run: Run, test: list[LabeledDocument], minutes: float) -> dict[str, Any]:
-    """The figures of a finished run."""
+    """Compute the figures of a finished run."""
     classifier = load(run)
     assert isinstance(classifier, Classifier)
     card = run.card
@@ -144,7 +144,7 @@ def judge(run: Run, test: list[LabeledDocument], minutes: float) -> dict[str, An
 
 
 def deletion(classifier: Classifier, test: list[LabeledDocument]) -> dict[str, Any]:
-    """Decreases of the predicted label's probability, the interval of their difference, and the top words per label."""
+    """Run the deletion test: mean decreases of the probability, interval of their difference, top words per label."""
     texts = [document.text for document in test[:: max(len(test) // EXAMINED, 1)][:EXAMINED]]
     verdicts = classifier.classify(texts, explain=True)
     chance = random.Random(SEED)
@@ -159,7 +159,7 @@ def deletion(classifier: Classifier, test: list[LabeledDocument]) -> dict[str, A
         shaded.append(without(verdict, set(heaviest)))
         others.append(without(verdict, set(chance.sample(places, min(DELETED, len(places))))))
     labels = [verdict.label for verdict in verdicts]
-    kept, top, rest = (winning(classifier, changed, labels) for changed in (whole, shaded, others))
+    kept, top, rest = (label_probabilities(classifier, changed, labels) for changed in (whole, shaded, others))
     differences = rest - top
     draws = np.random.default_rng(SEED).integers(0, len(texts), (RESAMPLED, len(texts)))
     low, high = np.quantile(differences[draws].mean(1), [0.025, 0.975])
@@ -175,7 +175,7 @@ def deletion(classifier: Classifier, test: list[LabeledDocument]) -> dict[str, A
 
 
 def without(verdict: Classification, places: set[int]) -> str:
-    """The sentences that were read, without the words at these positions."""
+    """Return the text of a classified document without the words at these positions."""
     lines, first = [], 0
     for sentence in verdict.sentences or ():
         lines.append(_cut(sentence, {place - first for place in places}))
@@ -192,14 +192,14 @@ def _cut(sentence: ShadedSentence, places: set[int]) -> str:
     return "".join([*kept, text[end:]])
 
 
-def winning(classifier: Classifier, texts: list[str], labels: list[str]) -> np.ndarray:
-    """The probability of a label for each text."""
+def label_probabilities(classifier: Classifier, texts: list[str], labels: list[str]) -> np.ndarray:
+    """Return the probability of `labels[i]` for `texts[i]`, for each i."""
     verdicts = classifier.classify(texts)
     return np.array([verdict.probabilities[label] for verdict, label in zip(verdicts, labels, strict=True)])
 
 
 def show(rows: dict[str, Any]) -> None:
-    """The table."""
+    """Print the table."""
     print(f"\n{'':32}{'accuracy':>10}{'ECE':>8}{'minutes':>9}{'parameters':>12}")
     for name, row in rows.items():
         error = f"{row['calibration_error']:.2%}" if "calibration_error" in row else ""

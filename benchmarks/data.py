@@ -63,7 +63,7 @@ def run(measure: str, *arguments: str | Path) -> list[Row]:
 
 
 def prepare(data: Path, scratch: Path) -> list[Row]:
-    """Tokenizer and token store, as for training."""
+    """Measure tokenizer training and the building of the token store, as for training."""
     tokenizer, seconds_tokenizer = timed(lambda: train(data, "bpe"))
     tokenizer.save(scratch, "bpe")
     store, seconds_store = timed(lambda: build(data, scratch / "store", tokenizer))
@@ -85,7 +85,7 @@ def prepare(data: Path, scratch: Path) -> list[Row]:
 
 
 def order(data: Path, scratch: Path) -> list[Row]:
-    """Batches of one epoch."""
+    """Measure the planning of the batches of one epoch, and their padding."""
     from regard.data.batches import BatchStream, epoch_batches, make_batch
     from regard.data.store import open_store
 
@@ -110,7 +110,7 @@ def order(data: Path, scratch: Path) -> list[Row]:
 
 
 def sample(data: Path, scratch: Path) -> list[Row]:
-    """Time of subword regularization per sentence."""
+    """Measure the time of subword regularization per sentence."""
     texts = [side for pair in islice(pairs(data), 5_000) for side in pair]
     rows: list[Row] = []
     for kind, strength in (("bpe", 0.1), ("unigram", 0.2)):
@@ -126,7 +126,7 @@ def sample(data: Path, scratch: Path) -> list[Row]:
 
 
 def memory(data: Path, scratch: Path, count: int) -> list[Row]:
-    """Peak of resident memory while a store is built."""
+    """Measure the peak of resident memory while a store is built."""
     tokenizer = load_tokenizer(scratch, "bpe")
     store, seconds = timed(lambda: build(data, scratch / f"store-{count}", tokenizer, count))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -145,7 +145,7 @@ def train(data: Path, kind: Literal["bpe", "unigram"]) -> Tokenizer:
 
 
 def build(data: Path, folder: Path, tokenizer: Tokenizer, count: int | None = None) -> TokenStore:
-    """A store of the pairs, or of the given number of pairs by repetition."""
+    """Build a store of the pairs; with `count`, of so many pairs by repetition."""
     corpus = pairs(data) if count is None else islice(cycle(pairs(data)), count)
     return build_store(folder, [(corpus, 1.0)], tokenizer, tokenizer, MAX_LENGTH)
 

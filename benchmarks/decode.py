@@ -41,7 +41,7 @@ Texts = Callable[[list[str]], list[str]]
 
 
 def train(data: Path, run: Path, minutes: float) -> None:
-    """The model that all sides decode."""
+    """Train the model that all sides use."""
     files = [f"--{side}={data / file}" for side, file in (("source", "train.en"), ("target", "train.de"))]
     files += [f"--valid-{side}={data / file}" for side, file in (("source", "val.en"), ("target", "val.de"))]
     command = [sys.executable, "-m", "regard", "train", *files, "--arch", "transformer-small"]
@@ -65,7 +65,7 @@ class Generate:
 
     @torch.inference_mode()
     def ids(self, texts: list[str], *, one_length: bool = False, **options: Any) -> list[list[int]]:
-        """The output tokens of each text. A batch has one length limit; `one_length`: that of each sentence."""
+        """Return the output tokens of each text. With `one_length`, a batch has only sources of the same length."""
         sources, pad = self.tokenizer.encode_many(texts), self.tokenizer.pad
         found: list[list[int]] = [[]] * len(texts)
         order = sorted(range(len(texts)), key=lambda place: len(sources[place]))
@@ -108,7 +108,7 @@ class ByHand:
 
 
 def texts_by(translate: Callable[..., Any], **options: Any) -> Texts:
-    """A translator of ours as a function from texts to texts."""
+    """Convert `translate` of Regard to a function from texts to texts."""
     return lambda texts: [answer.text for answer in translate(texts, beam_size=BEAM, length_penalty=1.0, **options)]
 
 
@@ -125,7 +125,7 @@ def rounds(sides: dict[str, Texts], texts: list[str], count: int) -> dict[str, f
 
 
 def latency(sides: dict[str, Texts], texts: list[str]) -> dict[str, float]:
-    """Milliseconds for one sentence, the median over these; the sides take turns."""
+    """Return the median time of each side for one sentence, in milliseconds; the sides take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for text in texts:
         for name, side in sides.items():
@@ -168,14 +168,14 @@ def agreement(translator: Translator, peer: Generate, texts: list[str]) -> dict[
 
 
 def export(run: Path, to: str, out: Path, *more: str) -> None:
-    """`regard export`, once for each set of weights."""
+    """Run `regard export` into the folder `out`, which is replaced."""
     shutil.rmtree(out, ignore_errors=True)
     command = [sys.executable, "-m", "regard", "export", str(run), "--to", to, "--out", str(out), *more]
     subprocess.run(command, check=True, capture_output=True)
 
 
 def report(found: dict[str, Any]) -> None:
-    """The tables, printed."""
+    """Print the tables."""
     speed, single = found["sentences_per_second"], found["milliseconds"]
     print(f"\n{'beam 5, 1,000 sentences':38}{'sentences/s':>12}{'BLEU':>8}")
     for name, value in speed.items():

@@ -147,7 +147,7 @@ FEATURES = {
     "tag/two layers": ("model.layers=2", "tag.scheme=BIOES", "tag.max_word_pieces=3", "tag.max_words=8"),
     "retrieve/blocks": ("model.encoder_layers=2", "model.pool=attention", "retrieve.match_answers=false"),
 }
-"""Settings beside those of a small architecture of the task."""
+"""Settings of each feature, in addition to those of a small architecture of the task."""
 BUILT_IN = {
     "translate/phrasebook": TASKS["translate"][0].replace(
         'source = "train.en", target = "train.it"', 'source = "phrasebook"'
@@ -157,7 +157,7 @@ BUILT_IN = {
     )
     + 'valid = [{ source = "few.jsonl" }]\n',
 }
-"""The corpora that come with Regard must stay the same."""
+"""The [data] tables of runs on the built-in corpora, which must stay the same."""
 ANSWERS = {
     "translate": {
         "best": (["translate", "RUN", "test.en", "--json", "--nbest", "2", "--engine", "torch", "--workers", "1"], ""),
@@ -181,7 +181,7 @@ ANSWERS = {
 
 
 def searched(*settings: str) -> tuple[list[str], str]:
-    """Translation with these settings of the search."""
+    """Return the command that translates with these search settings, and its standard input."""
     overrides = [word for setting in settings for word in ("--set", setting)]
     return ["translate", "RUN", "test.en", "--json", "--engine", "torch", "--workers", "1", *overrides], ""
 
@@ -234,7 +234,7 @@ ONCE = {
 }
 """Commands that are run for one case each."""
 SERVED = ("translate/transformer-small", "chat/hran", "classify/han", "tag/gru", "retrieve/dense")
-"""Runs behind the server."""
+"""Runs that are served."""
 REQUESTS = {
     "translate": ("/v1/translate", {"q": ["the old dog sees a bird"], "nbest": 2, "scores": True}),
     "plain": ("/translate", {"q": "the old dog sees a bird", "source": "en", "target": "it"}),
@@ -250,7 +250,7 @@ STATES, WEIGHTS_OF_STATE = "checkpoints", "*.safetensors"
 
 
 def call(arguments: list[str]) -> int:
-    """The command line."""
+    """Run a command of Regard in this process; return the exit code."""
     from regard.cli import main
 
     return main(arguments)
@@ -268,7 +268,7 @@ def parameters(folder: str) -> dict[str, Any]:
 
 
 def noun_phrase(chance: random.Random) -> list[tuple[str, str, str]]:
-    """Words with their Italian and their chunk."""
+    """Draw a noun phrase: English words, Italian words and labels of chunks."""
     article, adjective, noun = chance.choice(ARTICLES), chance.choice(ADJECTIVES), chance.choice(NOUNS)
     return [(*article, "B-NP"), *([(*adjective, "I-NP")] if chance.random() < 0.6 else []), (*noun, "I-NP")]
 
@@ -306,7 +306,7 @@ FORMS = (
 
 
 def write_data() -> None:
-    """All files, into the current folder."""
+    """Write all data files into the current folder."""
     chance = random.Random(7)
     sentences = []
     for _ in range(260):
@@ -375,7 +375,7 @@ def all_cases() -> Iterator[Case]:
 
 
 def make_case(name: str, arch: str, size: str, settings: Sequence[str] = (), data: str = "") -> Case:
-    """A case from the tables."""
+    """Make a case from the tables above."""
     task = name.partition("/")[0]
     usual, own = TASKS[task]
     return Case(
@@ -429,12 +429,12 @@ def record_case(case: Case) -> dict[str, Any]:
 
 
 def run_folder(name: str) -> str:
-    """Where the run of a case is."""
+    """Return the folder of the run of a case."""
     return "runs/" + name.replace("/", "-").replace(" ", "-")
 
 
 def command(arguments: list[str], stdin: str = "", *, refusable: bool = False) -> str:
-    """Standard output of a command that must end well; if it may refuse, the exit code instead."""
+    """Run a command that must succeed; return its output or, if it is `refusable` and fails, the exit code."""
     out, log = io.StringIO(), io.StringIO()
     reader = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(log), mock.patch.object(sys, "stdin", reader):
@@ -448,13 +448,13 @@ def command(arguments: list[str], stdin: str = "", *, refusable: bool = False) -
 
 
 def answer(folder: str, arguments: list[str], stdin: str) -> Any:
-    """What a command answers: JSON without names, or text."""
+    """Run a command; return its output as JSON without field names, or as text."""
     words = [folder if word == "RUN" else word for word in arguments]
     return nameless(parsed(command(words, stdin, refusable=True)))
 
 
 def parsed(text: str) -> Any:
-    """JSON, or lines of JSON; other text line by line."""
+    """Parse JSON or JSON lines; other text becomes a list of lines."""
     with contextlib.suppress(ValueError):
         return without_times(json.loads(text))
     with contextlib.suppress(ValueError):
@@ -463,14 +463,14 @@ def parsed(text: str) -> Any:
 
 
 def without_times(value: Any) -> Any:
-    """JSON without what differs from run to run."""
+    """Remove the JSON fields with times, which differ from run to run."""
     if isinstance(value, dict):
         return {key: without_times(item) for key, item in value.items() if key not in TIMES}
     return [without_times(item) for item in value] if isinstance(value, list) else value
 
 
 def nameless(value: Any, drop: Sequence[str] = ()) -> Any:
-    """JSON with each object as the sorted list of its values, so that fields may be renamed and reordered."""
+    """Replace each JSON object by the sorted list of its values, so that fields may be renamed and reordered."""
     if isinstance(value, dict):
         kept = [nameless(item, drop) for key, item in value.items() if key not in TIMES and key not in drop]
         return {"values": sorted(kept, key=lambda item: json.dumps(item, sort_keys=True))}
@@ -480,7 +480,7 @@ def nameless(value: Any, drop: Sequence[str] = ()) -> Any:
 
 
 def hash_weights(folder: str) -> tuple[list[str], list[list[str]]]:
-    """Of each weight in the order of construction: its hash, and those of all that the last state has of it."""
+    """Return the hash of each weight, in the order of construction, and the hashes of its tensors in the checkpoint."""
     from safetensors.torch import load_file
 
     named = parameters(folder)
@@ -493,13 +493,13 @@ def hash_weights(folder: str) -> tuple[list[str], list[list[str]]]:
 
 
 def hash_tensor(tensor: Any) -> str:
-    """Shape and content."""
+    """Return shape, type and a hash of the content."""
     content = tensor.detach().contiguous().numpy().tobytes()
     return f"{list(tensor.shape)} {tensor.dtype} {hashlib.sha256(content).hexdigest()}"
 
 
 def all_options() -> dict[str, Any]:
-    """The options of all commands, seen when they begin to parse."""
+    """Return the options of all commands, read from their parsers."""
     listed = [line.split()[0] for line in command(["--help"]).split("\n") if line.startswith("  ") and line[2] != " "]
     found: dict[str, Any] = {}
     for name in listed:
@@ -512,7 +512,7 @@ def all_options() -> dict[str, Any]:
 
 
 class _Shown(BaseException):
-    """Ends a command before it does anything."""
+    """Carries the options of a command, and ends the command before it does anything."""
 
 
 def _show_options(parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
@@ -532,7 +532,7 @@ def _show_options(parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
 
 
 def serve() -> tuple[Any, dict[str, Any]]:
-    """The description of the API, and answers of a server of its own."""
+    """Start a server; return the description of its API, and its answers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -564,7 +564,7 @@ def wait_until(address: str, server: subprocess.Popen[bytes]) -> None:
 
 
 def fetch(address: str, body: Any = None) -> str:
-    """What a server answers."""
+    """Send a request and return the body of the response."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as response:
@@ -576,7 +576,7 @@ def fetch(address: str, body: Any = None) -> str:
 
 
 def compare(old: dict[str, Any], new: dict[str, Any], accepted: Sequence[str], *, surface: bool) -> int:
-    """Print what differs; 1 if a number or an answer does."""
+    """Print the differences; return 1 if a number or an answer differs, else 0."""
     failures = 0
     for name in sorted(old["cases"].keys() | new["cases"].keys()):
         before, after = old["cases"].get(name), new["cases"].get(name)
@@ -607,13 +607,13 @@ def compare(old: dict[str, Any], new: dict[str, Any], accepted: Sequence[str], *
 
 
 def parts_of(case: dict[str, Any]) -> dict[str, Any]:
-    """What must be equal, each answer by itself."""
+    """Return the parts of a case that must be equal, with one part per answer."""
     numbers = {part: value for part, value in case.items() if part not in ("answers", "surface")}
     return numbers | {f"answers/{name}": value for name, value in case["answers"].items()}
 
 
 def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
-    """Where two recordings differ, first place first."""
+    """Yield a line for each difference between two recordings, in order."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             if key not in old or key not in new:
@@ -630,13 +630,13 @@ def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
 
 
 def lost(old: list[Any], new: list[Any]) -> str:
-    """The entries that only one of two lists has."""
+    """Return the entries that only one of two lists has, as text."""
     gone, came = [item for item in old if item not in new], [item for item in new if item not in old]
     return f"gone {shortened(gone)}, new {shortened(came)}"
 
 
 def shortened(value: Any) -> str:
-    """A value on a line."""
+    """Return a value as JSON, cut to 200 characters."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 200 else text[:200] + " ..."
 

@@ -32,7 +32,7 @@ WAYS = EVERY_WAY | {"integrated (unk)": ("integrated", {"baseline": "unk"})}
 
 
 def alignment(translator: Translator) -> dict[str, Any]:
-    """Error rates of the chosen heads, of the best single head, and of all heads together."""
+    """Print the alignment error rates of the chosen heads, of the best single head, and of the mean of all heads."""
     aligner = Aligner(translator.model, translator.source, translator.target)
 
     def maps_and_gold(part: tuple[Phrase, ...]) -> tuple[Any, list[Any]]:
@@ -58,7 +58,7 @@ def alignment(translator: Translator) -> dict[str, Any]:
 
 
 def faithfulness(translator: Translator, sentences: int) -> dict[str, Any]:
-    """Faithfulness of the explanations."""
+    """Print the faithfulness of the explanation methods."""
     examples = [ExplainedExample(one.source, one.target, one.alignment) for one in read_phrases("test")[:sentences]]
     found = compare_explanations(translator, examples, WAYS)
     print(f"\n{found}")
@@ -66,7 +66,7 @@ def faithfulness(translator: Translator, sentences: int) -> dict[str, Any]:
 
 
 def effective(translator: Translator) -> dict[str, Any]:
-    """Effective attention of a sentence, and of the same sentence four times over."""
+    """Print figures about the effective attention of a sentence, and of the same sentence repeated four times."""
     found: dict[str, Any] = {}
     print(f"\n{'effective attention':28}{'tokens':>8}{'null space':>12}{'correlation':>13}{'output moved':>14}")
     for times in (1, 4):

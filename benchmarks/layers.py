@@ -44,7 +44,7 @@ FITTED = 3  # sizes at the long end that the exponents are fitted to
 
 @dataclass
 class Curve:
-    """One kind of layer: what theory says, and what was measured at each size."""
+    """One kind of layer: its theoretical complexity, and time and memory measured at each size."""
 
     name: str
     theory: str
@@ -54,17 +54,17 @@ class Curve:
 
     @property
     def time_exponent(self) -> float:
-        """Power of n by which the time grows at the long end."""
+        """The exponent of n in the growth of the time, for the longest sentences."""
         return exponent(self.seconds)
 
     @property
     def memory_exponent(self) -> float:
-        """Power of n by which the memory grows at the long end."""
+        """The exponent of n in the growth of the memory, for the longest sentences."""
         return exponent(self.bytes)
 
 
 def exponent(values: list[float] | list[int]) -> float:
-    """Slope of the straight line through the last points, both axes logarithmic."""
+    """Return the slope of a line fitted to the last points, with both axes logarithmic."""
     return float(np.polyfit(np.log(SIZES[-FITTED:]), np.log(values[-FITTED:]), 1)[0])
 
 
@@ -73,7 +73,7 @@ def exponent(values: list[float] | list[int]) -> float:
 
 
 def layers() -> dict[str, Callable[[Tensor], Tensor]]:
-    """The layer of each curve, by its name."""
+    """Return the layer of each curve, by name."""
     full = SelfAttention(WIDTH, HEADS, WIDTH // HEADS, "full")
     near = SelfAttention(WIDTH, HEADS, WIDTH // HEADS, "near", window=WINDOW)
     recurrent = Recurrent("lstm", WIDTH, WIDTH, (False,))
@@ -94,7 +94,7 @@ def layers() -> dict[str, Callable[[Tensor], Tensor]]:
 
 
 def curves() -> list[Curve]:
-    """The curves and their colours, which colour-blind readers can distinguish."""
+    """Return the curves, with colors that color-blind readers can distinguish."""
     theory = ["O(n² d)", "O(n² d)", "O(r n d)", "O(n d²)", "O(k n d²)", "O(k n d²)"]
     colours = ["#d55e00", "#b97900", "#0072b2", "#b0568c", "#00694e", "#3fa088"]
     return [Curve(*row) for row in zip(layers(), theory, colours, strict=True)]
@@ -105,7 +105,7 @@ def curves() -> list[Curve]:
 
 
 def measure(rounds: int, backward: bool) -> list[Curve]:
-    """Time and memory of every layer at every size."""
+    """Measure time and memory of every layer at every size."""
     measured, runs = curves(), layers()
     for size in SIZES:
         x = torch.randn(1, size, WIDTH, requires_grad=backward)
@@ -122,7 +122,7 @@ def measure(rounds: int, backward: bool) -> list[Curve]:
 
 
 def task(layer: Callable[[Tensor], Tensor], x: Tensor, backward: bool) -> Callable[[], None]:
-    """Forward alone, as in translation, or forward and backward, as in training."""
+    """Return a function that runs the layer forward, as in translation, or also backward, as in training."""
 
     def forward_only() -> None:
         with torch.no_grad():
@@ -132,7 +132,7 @@ def task(layer: Callable[[Tensor], Tensor], x: Tensor, backward: bool) -> Callab
 
 
 def seconds(run: Callable[[], None]) -> float:
-    """Wall time of one call, averaged over as many as fill a few milliseconds."""
+    """Return the mean time of one call, over so many calls that they take a few milliseconds."""
     calls, start = 0, time.perf_counter()
     while (passed := time.perf_counter() - start) < 0.005 or not calls:
         run()
@@ -141,7 +141,7 @@ def seconds(run: Callable[[], None]) -> float:
 
 
 def peak_bytes(run: Callable[[], None]) -> int:
-    """Peak of the allocated memory while `run` ran, from the profiler's log of the allocator."""
+    """Return the peak of the allocated memory during `run`, from the profiler's log of the allocator."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         run()
     with tempfile.TemporaryDirectory() as folder:
@@ -157,7 +157,7 @@ def peak_bytes(run: Callable[[], None]) -> int:
 
 
 def show(measured: list[Curve]) -> None:
-    """One table for the terminal, and the two speed ratios of restricted attention."""
+    """Print a table, and the two speed ratios of restricted attention."""
     from rich.console import Console
     from rich.table import Table
 
@@ -180,7 +180,7 @@ def show(measured: list[Curve]) -> None:
 
 
 def store(measured: list[Curve], path: Path, **conditions: object) -> None:
-    """All measurements as JSON."""
+    """Write all measurements as JSON."""
     rows = [
         asdict(curve) | {"time_exponent": curve.time_exponent, "memory_exponent": curve.memory_exponent}
         for curve in measured
@@ -190,7 +190,7 @@ def store(measured: list[Curve], path: Path, **conditions: object) -> None:
 
 
 def draw(measured: list[Curve], path: Path, backward: bool) -> None:
-    """Time and memory side by side, each line labelled where it ends."""
+    """Draw time and memory side by side, with a label at the end of each line."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -223,7 +223,7 @@ def draw(measured: list[Curve], path: Path, backward: bool) -> None:
 
 
 def label_ends(axes: Axes, measured: list[Curve], values: list[list[float]]) -> None:
-    """Name and exponent at the end of each line."""
+    """Write name and exponent at the end of each line."""
     low, high = (math.log(limit) for limit in axes.get_ylim())
     places = spread([math.log(line[-1]) for line in values], gap=(high - low) / 19)
     for curve, line, place in zip(measured, values, places, strict=True):
@@ -238,7 +238,7 @@ def label_ends(axes: Axes, measured: list[Curve], values: list[list[float]]) -> 
 
 
 def spread(wanted: list[float], gap: float) -> list[float]:
-    """Positions near the wanted ones, at least a gap apart; crowded ones are centred together."""
+    """Return positions near the wanted ones that are at least `gap` apart."""
     order = sorted(range(len(wanted)), key=wanted.__getitem__)
     groups: list[list[int]] = []
     for index in order:
@@ -256,7 +256,7 @@ def spread(wanted: list[float], gap: float) -> list[float]:
 
 
 def bottom(group: list[int], wanted: list[float], gap: float) -> float:
-    """Position of the lowest of a group that is centred on the wanted positions of its members."""
+    """Return the position of the lowest member of a group that is centered on its wanted positions."""
     return sum(wanted[index] for index in group) / len(group) - (len(group) - 1) * gap / 2
 
 

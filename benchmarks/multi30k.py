@@ -51,7 +51,7 @@ class Encoded:
         self.stream = BatchStream((lengths[0], lengths[1]), BATCH_TOKENS, SEED)
 
     def write_batches(self, path: Path, count: int) -> None:
-        """The first `count` batches as JSON lines of [source ids, target ids], for a side in a separate process."""
+        """Write the first `count` batches as JSON lines of [source ids, target ids] for another process."""
         with path.open("w") as file:
             for position in range(count):
                 rows = [(self.source[place], self.target[place]) for place in self.stream.at(position).tolist()]

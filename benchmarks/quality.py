@@ -42,7 +42,7 @@ LABELS = {
     "luong-general": "Regard --arch luong-general --minutes 10",
 }
 AROUND = 0.5
-"""Minutes that reading the data and the last validation may take in addition to `--minutes`."""
+"""Minutes reserved for reading the data and for the last validation, which `--minutes` does not include."""
 OPTIONS = {
     "regard-20": ["--minutes", str(20 - AROUND)],
     "bahdanau": ["--arch", "bahdanau", "--minutes", "10"],
@@ -96,7 +96,7 @@ def train_regard(data: Path, name: str, extra: list[str]) -> list[dict[str, Any]
 
 
 def keep_weights(weights: Path, kept: Path, seen: float, began: float) -> float:
-    """Link new weights under the time at which they were written, in seconds; returns that time."""
+    """Keep a link to new weights, named by the seconds since `began`; return the time at which they were written."""
     try:
         written = weights.stat().st_mtime
     except FileNotFoundError:
@@ -107,20 +107,20 @@ def keep_weights(weights: Path, kept: Path, seen: float, began: float) -> float:
 
 
 def score_kept(data: Path, run: Path, weights: Path) -> dict[str, Any]:
-    """BLEU of one set of weights of a run."""
+    """Return BLEU of a run with these weights."""
     (run / "weights.safetensors").unlink()
     os.link(weights, run / "weights.safetensors")
     return score_run(data, run, float(weights.stem) / 60)
 
 
 def score_finished(data: Path, run: Path) -> dict[str, Any]:
-    """BLEU of a run that was made before; its minutes are those of its card."""
+    """Return BLEU of a run that was trained before; its card has the minutes."""
     card = json.loads((run / "card.json").read_text(encoding="utf-8"))
     return score_run(data, run, card["training"]["seconds"] / 60)
 
 
 def score_run(data: Path, run: Path, minutes: float) -> dict[str, Any]:
-    """BLEU of a run as it is; the length penalty is tuned on val, as at the end of `regard train`."""
+    """Return BLEU of a run; the length penalty is tuned on val, as at the end of `regard train`."""
     import regard
     from regard.tasks.translate.training import tune_penalty
 
@@ -163,7 +163,7 @@ def train_marian(data: Path, goal: float, most_minutes: float) -> list[dict[str,
 
 
 def scores(texts: list[str], references: list[str]) -> dict[str, Any]:
-    """BLEU by sacreBLEU as usual (13a, cased), and lower-cased, with the signatures."""
+    """Return BLEU by sacreBLEU with default settings, and in lower case, with the signatures."""
     from sacrebleu import BLEU
 
     cased, lower = BLEU(), BLEU(lowercase=True)
@@ -176,12 +176,12 @@ def scores(texts: list[str], references: list[str]) -> dict[str, Any]:
 
 
 def at(points: list[dict[str, Any]], minutes: float) -> float:
-    """The score of the weights at that time, plus or minus three seconds."""
+    """Return the best BLEU up to this time, with a tolerance of three seconds."""
     return max((point["bleu"] for point in points if point["minutes"] <= minutes + 0.05), default=0.0)
 
 
 def passed(points: list[dict[str, Any]], goal: float) -> float | None:
-    """The minute at which a side reached the goal, by linear interpolation."""
+    """Return the minute at which a side reached the goal, by linear interpolation; None if it did not."""
     for before, after in itertools.pairwise([{"minutes": 0.0, "bleu": 0.0}, *points]):
         if after["bleu"] >= goal:
             share = (goal - before["bleu"]) / (after["bleu"] - before["bleu"])
@@ -190,7 +190,7 @@ def passed(points: list[dict[str, Any]], goal: float) -> float | None:
 
 
 def report(curves: dict[str, list[dict[str, Any]]], goal: float) -> None:
-    """The table, printed."""
+    """Print the table."""
     print(f"\n{'':42}{f'passes {goal:g}':>14}{'10 min':>9}{'20 min':>9}{'last':>8}{'lower':>8}{'after':>10}")
     for side, points in curves.items():
         reached = passed(points, goal)
@@ -203,7 +203,7 @@ def report(curves: dict[str, list[dict[str, Any]]], goal: float) -> None:
 
 
 def draw(curves: dict[str, list[dict[str, Any]]], goal: float, path: Path) -> None:
-    """BLEU against minutes."""
+    """Draw BLEU over minutes."""
     import matplotlib
 
     matplotlib.use("Agg")

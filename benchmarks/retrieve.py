@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def train(options: argparse.Namespace) -> Run:
-    """An encoder of the questions in train.csv."""
+    """Train an encoder on the questions in train.csv."""
     folder = OUT / "retrieve"
     shutil.rmtree(folder, ignore_errors=True)
     table = {
@@ -87,7 +87,7 @@ def train(options: argparse.Namespace) -> Run:
 
 
 def few(run: Run, count: int) -> list[KnowledgeEntry]:
-    """The given number of questions per intent, drawn from those that the encoder was trained on."""
+    """Draw `count` questions per intent from those that the encoder was trained on."""
     learnt = TrainingKnowledge(run.recipe.data, run.recipe.train.seed).train
     chance = random.Random(SEED)
     return [
@@ -97,19 +97,19 @@ def few(run: Run, count: int) -> list[KnowledgeEntry]:
 
 
 def questions(path: Path) -> list[Pair]:
-    """Questions with their intents."""
+    """Read questions with their intents."""
     return [Pair(question, entry.answer) for entry in read_knowledge(Corpus(str(path))) for question in entry.questions]
 
 
 def strangers(path: Path) -> list[str]:
-    """First turns of conversations about films, sports and music."""
+    """Read unrelated questions: first turns of conversations about films, sports and music."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         first = [json.loads(line)["turns"][0] for line in file]
     return random.Random(SEED).sample(first, min(STRANGERS, len(first)))
 
 
 def ask(run: Run, asked: list[Pair], foreign: list[str]) -> dict[str, Any]:
-    """Every method on the same questions."""
+    """Score every method on the same questions."""
     rows = {}
     for method in METHODS:
         retriever = load(run.folder, method=method)
@@ -123,7 +123,7 @@ def ask(run: Run, asked: list[Pair], foreign: list[str]) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The table."""
+    """Print the table."""
     print(
         f"\n{found['known']:,} known questions with {found['entries']} answers, {found['asked']:,} asked; "
         f"{found['parameters']:,} parameters, {found['minutes']:.1f} minutes"

@@ -38,7 +38,7 @@ SETTINGS = {
     "train.device": "cpu",
     "train.precision": "float32",
 }
-"""Of the model that is trained and then translates: 3+3 layers, width 256, as in benchmarks/step.py."""
+"""Settings of the model that is trained and then translates: 3+3 layers, width 256, as in benchmarks/step.py."""
 DATA = """[data]
 train = [{ source = "train.en", target = "train.de" }]
 valid = [{ source = "few.en", target = "few.de" }]
@@ -47,9 +47,9 @@ source_language = "en"
 target_language = "de"
 """
 STEPS, SKIPPED = 12, 2
-"""Steps of a measured training, and how many of them warm up."""
+"""Number of steps of a measured training, and of warm-up steps among them."""
 LEARNING_STEPS = 30
-"""Of the run that translates."""
+"""Number of training steps of the run that translates."""
 SENTENCES, CLIENTS, REQUESTS = 40, 8, 80
 WORKER = """
 import sys, time
@@ -66,11 +66,11 @@ seconds(short)
 opening = seconds(short)
 print(seconds(whole) - opening, file=sys.stderr)
 """
-"""Translates a short and a long file by the command in one process; their difference is free of start and opening."""
+"""Translates a short and a long file in one process; the difference of the times excludes start-up and loading."""
 
 
 class Checkout:
-    """One of the two, with a run of its own, because names in a run folder may differ."""
+    """One of the two versions of Regard, with its own run, because file and field names may differ."""
 
     def __init__(self, name: str, source: Path, folder: Path, renames: Mapping[str, str]):
         self.name, self.folder, self.renames = name, folder, renames
@@ -79,11 +79,11 @@ class Checkout:
         (folder / name).mkdir()
 
     def regard(self, *arguments: str, stdin: str = "") -> float:
-        """Seconds that a command takes from start to end."""
+        """Run a command and return the seconds that it takes."""
         return self.python("-m", "regard", *arguments, stdin=stdin)[0]
 
     def python(self, *arguments: str, stdin: str = "") -> tuple[float, str]:
-        """Seconds and standard error of a Python process."""
+        """Run a Python process and return its seconds and standard error."""
         began = time.perf_counter()
         done = subprocess.run(
             [sys.executable, *arguments], input=stdin, capture_output=True, text=True, check=False,
@@ -109,7 +109,7 @@ class Checkout:
 
 
 def training(checkout: Checkout) -> float:
-    """Target tokens per second of the steps after the first ones."""
+    """Measure target tokens per second, without the warm-up steps."""
     checkout.turn += 1
     run = f"{checkout.name}/turn-{checkout.turn}"
     checkout.train(run, STEPS)
@@ -120,7 +120,7 @@ def training(checkout: Checkout) -> float:
 
 
 def decoding(*engine: str) -> Callable[[Checkout], float]:
-    """Sentences per second by one engine."""
+    """Return a function that measures sentences per second with these engine options."""
 
     def measure(checkout: Checkout) -> float:
         files = ["one.en", "many.en"]
@@ -132,7 +132,7 @@ def decoding(*engine: str) -> Callable[[Checkout], float]:
 
 
 def serving(checkout: Checkout) -> float:
-    """Answers per second with several clients."""
+    """Measure answers per second with several clients."""
     sentences = (checkout.folder / "many.en").read_text(encoding="utf-8").splitlines()
     with served(checkout) as address, ThreadPoolExecutor(CLIENTS) as clients:
 
@@ -151,7 +151,7 @@ def serving(checkout: Checkout) -> float:
 
 @contextlib.contextmanager
 def served(checkout: Checkout) -> Iterator[str]:
-    """The address of a server that is ready."""
+    """Start a server; the address is given when the server is ready."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -184,7 +184,7 @@ MEASURES: dict[str, Callable[[Checkout], float]] = {
 
 
 def write_data(folder: Path) -> None:
-    """Sentences of invented words, each word with its own translation."""
+    """Write sentences of invented words, each with its own translation."""
     chance = random.Random(1)
     words = ["".join(chance.choice("bdfgklmnprst") + chance.choice("aeiou") for _ in range(3)) for _ in range(500)]
     weights = [1 / (rank + 5) for rank in range(len(words))]

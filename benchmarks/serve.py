@@ -41,7 +41,7 @@ REQUESTS, FIRST = 10_000, 1_000
 CONNECTIONS = 600
 """Maximum number of connections of this process; requests beyond it wait, and the wait is timed."""
 WARM = 200
-"""Requests before anything is measured."""
+"""Number of warm-up requests."""
 
 
 @dataclass
@@ -51,14 +51,14 @@ class Answers:
     seconds: list[float] = field(default_factory=list)
     """Seconds of the requests with status 200."""
     statuses: Counter[int] = field(default_factory=Counter)
-    """0: no answer at all."""
+    """Number of requests by HTTP status; status 0 means no response."""
     without_retry_after: int = 0
     """Refusals without a Retry-After header."""
     lasted: float = 0.0
 
     @property
     def errors(self) -> int:
-        """Neither answered nor refused."""
+        """Number of requests that were neither answered (200) nor refused (429)."""
         return sum(count for status, count in self.statuses.items() if status not in (200, 429))
 
     @property
@@ -71,14 +71,14 @@ class Answers:
         return 1000 * sorted(self.seconds)[min(int(share * len(self.seconds)), len(self.seconds) - 1)]
 
     def add(self, other: Answers) -> None:
-        """Another round."""
+        """Add the results of another round."""
         self.seconds += other.seconds
         self.statuses += other.statuses
         self.without_retry_after += other.without_retry_after
         self.lasted += other.lasted
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the figures for JSON."""
         return {
             "answers_per_second": self.rate,
             "milliseconds": {"p50": self.at(0.5), "p90": self.at(0.9), "p99": self.at(0.99)},
@@ -127,7 +127,7 @@ class Connection:
 
 
 class Load:
-    """Requests to a server: real sentences, repeated."""
+    """Sends requests with real sentences, which are repeated, to a server."""
 
     def __init__(self, port: int, pair: dict[str, str]):
         self.port = port
@@ -137,7 +137,7 @@ class Load:
         self.requests = cycle([head.format(port, len(body)).encode() + body for body in bodies])
 
     async def closed(self, clients: int, *, seconds: float = float("inf"), requests: int = sys.maxsize) -> Answers:
-        """The given number of clients; each sends its next request after its answer, until time or requests run out."""
+        """Run clients that send a request after each answer, until `seconds` are over or `requests` are sent."""
         answers, left = Answers(), iter(range(requests))
         began = time.perf_counter()
 
@@ -152,7 +152,7 @@ class Load:
         return answers
 
     async def open(self, rate: float, seconds: float) -> Answers:
-        """Requests at this rate, independent of earlier answers. Each is timed from its scheduled start."""
+        """Send requests at this rate, independent of answers. Response times count from the scheduled start."""
         answers, idle = Answers(), [Connection(self.port) for _ in range(CONNECTIONS)]
         free = asyncio.Semaphore(CONNECTIONS)
         began = time.perf_counter()
@@ -177,7 +177,7 @@ class Load:
 
 @contextlib.contextmanager
 def server(run: Path, options: Sequence[str]) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """`regard serve` on a free port, ready; ended by SIGTERM."""
+    """Run `regard serve` on a free port within the `with` block, which begins when the server is ready."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -233,7 +233,7 @@ async def measure(load: Load, process: subprocess.Popen[bytes], options: argpars
 
 
 def report(found: dict[str, Any]) -> None:
-    """The table, printed."""
+    """Print the table."""
     print(f"\n{'':34}{'answers/s':>10}{'p50 ms':>9}{'p90 ms':>9}{'p99 ms':>9}{'429':>8}{'errors':>8}")
     overload = f"{found['overload']['asked_per_second']:.0f} requests a second"
     for name, row in (

@@ -24,7 +24,7 @@ SMOOTHING = 0.1
 
 
 def make_real_batch(folder: Path) -> dict[str, Any]:
-    """About 4,096 target tokens of typical length, batched as in training."""
+    """Return a batch of about 4,096 target tokens, with sentences of typical length, as in training."""
     from regard.data.batches import make_batch
 
     encoded = Encoded(folder)
@@ -48,7 +48,7 @@ def make_real_batch(folder: Path) -> dict[str, Any]:
 
 
 def regard_step(batch: dict[str, Any], *, taps: bool = True) -> Any:
-    """A step of Regard; without hooks, it shows the cost of unused hooks."""
+    """Return a function that runs a training step of Regard; without `taps`, the model has no hooks."""
     import torch
 
     from regard.models import build, settings_of
@@ -75,7 +75,7 @@ def regard_step(batch: dict[str, Any], *, taps: bool = True) -> Any:
 
 
 def marian_step(batch: dict[str, Any], *, tuned: bool = False) -> Any:
-    """The same step of Hugging Face's Marian, in a plain loop."""
+    """Return a function that runs the same step of Hugging Face's Marian."""
     import torch
 
     from peers.marian_loop import build_model
@@ -103,7 +103,7 @@ def marian_step(batch: dict[str, Any], *, tuned: bool = False) -> Any:
 
 
 def matmul(batch: dict[str, Any]) -> Any:
-    """The peak of the machine: a large matrix product."""
+    """Return a function that computes a large matrix product, the peak of the machine."""
     import torch
 
     size = 2048
@@ -141,7 +141,7 @@ def serve(side: str, batch: dict[str, Any], wire: Connection) -> None:
 
 
 def measure(batch: dict[str, Any], turns: int) -> dict[str, list[float]]:
-    """Seconds of each side's steps, taken in turn."""
+    """Return the seconds of the steps of each side; the sides take turns."""
     context = multiprocessing.get_context("spawn")
     wires, times = {}, {side: [] for side in SIDES}
     for side in SIDES:
@@ -160,7 +160,7 @@ def measure(batch: dict[str, Any], turns: int) -> dict[str, list[float]]:
 
 
 def count_flops(batch: dict[str, Any]) -> float:
-    """FLOPs of one step, including padding, which both sides compute."""
+    """Return the FLOPs of one step, including padding, which both sides compute."""
     from regard.models import build, settings_of
     from regard.training.flops import count_cost, pair_amounts
 

@@ -26,13 +26,13 @@ FOLDER = OUT / "stream"
 
 
 def write_lines(path: Path, lines: int) -> None:
-    """The corpus, repeated."""
+    """Write the sentences of the corpus, repeated up to this number of lines."""
     sources = [phrase.source for phrase in read_phrases()]
     path.write_text("".join(f"{text}\n" for text in islice(cycle(sources), lines)), encoding="utf-8")
 
 
 def resident(pid: int) -> float:
-    """MB of a process and its children."""
+    """Return the resident memory of a process and its children in MB."""
     family = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         family += map(int, task.read_text().split())

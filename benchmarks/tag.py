@@ -98,7 +98,7 @@ def seqeval_f1(tagger: Tagger, test: Path) -> float | None:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """The table."""
+    """Print the table."""
     print(f"\n{'':44}{'span F1':>9}{'seqeval':>9}{'accuracy':>10}{'minutes':>9}{'parameters':>12}")
     for row in rows:
         name = f"{row['task']}, {row['arch']}, seed {row['seed']}" + (" (valid)" if row["part"] == "valid" else "")

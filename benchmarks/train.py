@@ -39,7 +39,7 @@ class Side:
     """A training process that runs for a few seconds at a time."""
 
     def __init__(self, name: str, command: Sequence[str | Path], done: Callable[[], list[float]], folder: Path):
-        """`done` reads the log: the amount of work per step."""
+        """`done` is a function that reads the amount of work per step from the log."""
         self.name, self._done, self._log = name, done, folder / "output.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
@@ -78,7 +78,7 @@ class Side:
 
 
 def regard_side(data: Path, folder: Path, name: str = "Regard", **more: str) -> Side:
-    """`regard train` on the raw text."""
+    """Start `regard train` on the raw text."""
     settings = {
         "tokenizer.vocab_size": WORDS, "tokenizer.subword_regularization": 0.0, "train.batch_tokens": BATCH_TOKENS,
         "train.seed": SEED,
@@ -99,7 +99,7 @@ def regard_side(data: Path, folder: Path, name: str = "Regard", **more: str) -> 
 
 
 def marian_side(python: Path, encoded: Encoded, folder: Path, *options: str) -> Side:
-    """MarianMTModel in a plain loop on the same batches."""
+    """Start MarianMTModel in a plain loop on the same batches."""
     encoded.write_batches(folder / "batches.jsonl", 300)
     arguments = [folder / "batches.jsonl", "--pad", encoded.tokenizer.pad, "--out", folder, *options]
     command = [python, PEERS / "marian_loop.py", *arguments]
@@ -108,14 +108,14 @@ def marian_side(python: Path, encoded: Encoded, folder: Path, *options: str) -> 
 
 
 def joey_side(python: Path, encoded: Encoded, folder: Path) -> Side:
-    """JoeyNMT's own command."""
+    """Start the training command of JoeyNMT."""
     configuration = joey.write_inputs(encoded, folder, BATCH_TOKENS)
     command = [python, "-m", "joeynmt", "train", configuration, "--skip-test"]
     return Side("JoeyNMT 2.3.0", command, lambda: joey.read_tokens(folder / "output.log"), folder)
 
 
 def matmul_side(folder: Path) -> Side:
-    """The peak of the machine."""
+    """Start the loop of matrix products, the peak of the machine."""
     log = folder / "products"
     log.touch()
     command = [sys.executable, PEERS / "matmul_loop.py", log]
@@ -179,7 +179,7 @@ def main() -> None:
 
 
 def make_side(name: str, data: Path, python: Path, encoded: Encoded, folder: Path) -> Side:
-    """One side, warmed up and stopped."""
+    """Start a side, warm it up, and stop it until its first turn."""
     if name == "regard":
         return regard_side(data, folder)
     if name == "regard-float32":
@@ -190,7 +190,7 @@ def make_side(name: str, data: Path, python: Path, encoded: Encoded, folder: Pat
 
 
 def report(speeds: dict[str, float], flops: float) -> None:
-    """The table, printed and kept."""
+    """Print and store the table."""
     peak, ours = speeds.pop("matrix product"), speeds["Regard"]
     rows = {
         side: {

@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parents[1] / "src" / "regard" / "data"
 
 
 def pack(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Rows as compressed JSON lines: bzip2, which needs half the space of gzip here and stores no time stamp."""
+    """Compress rows as JSON lines with bzip2, which needs half the space of gzip here and stores no time stamp."""
     lines = (json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
     return bz2.compress("".join(lines).encode())
 

@@ -23,7 +23,7 @@ RATE, WARMUP = 1.5e-3, 200
 
 
 def build_model(words: int, pad: int) -> MarianMTModel:
-    """3+3 layers, width 256, inner 1024, tied embeddings, dropout 0.1."""
+    """Build a model of 3+3 layers, width 256, inner 1024, with tied embeddings and dropout 0.1."""
     settings = MarianConfig(
         vocab_size=words, d_model=256, encoder_layers=3, decoder_layers=3,
         encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=1024, decoder_ffn_dim=1024,
@@ -35,7 +35,7 @@ def build_model(words: int, pad: int) -> MarianMTModel:
 
 
 def pad_rows(rows: list[list[int]], pad: int) -> torch.Tensor:
-    """Rows of ids with the end token, as one tensor."""
+    """Return rows of ids with the end token as one padded tensor."""
     length = max(map(len, rows)) + 1
     return torch.tensor([[*row, EOS] + [pad] * (length - len(row) - 1) for row in rows])
 
@@ -60,7 +60,7 @@ def train_step(model: MarianMTModel, rows: list[list[list[int]]], pad: int, shor
 
 @torch.inference_mode()
 def translate(model: MarianMTModel, sources: list[list[int]], pad: int) -> list[list[int]]:
-    """Beam 5, 32 sentences of similar length at once, at most twice the source's length."""
+    """Translate with beam 5, in batches of 32, with at most twice the length of the source."""
     model.eval()
     found: list[list[int]] = [[]] * len(sources)
     order = sorted(range(len(sources)), key=lambda place: len(sources[place]))

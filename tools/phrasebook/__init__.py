@@ -15,7 +15,7 @@ __all__ = ["Phrase", "Phrasebook", "Roles", "content_words", "count_pairs", "pac
 
 
 def phrasebook(seed: int = 1, train: int = 24_000, valid: int = 500, test: int = 1_000) -> Phrasebook:
-    """Three parts that share no sentence on either side, the same for a seed on every machine.
+    """Generate three parts that share no sentence in either language; a seed gives the same result on every machine.
 
     The training part begins with the sentences of the lectures. Each sentence of the test part combines two words that
     no other part combines; all its words are in the training part, unless that is too small.
@@ -33,7 +33,7 @@ def content_words() -> tuple[str, ...]:
 
 
 def count_pairs() -> int:
-    """How many different pairs the grammar can form, counted from its choices; full stops and "n't" make none."""
+    """Count the different pairs that the grammar can form; full stops and contractions do not make a pair different."""
     from tools.phrasebook.grammar import grammar
 
     return grammar().size

@@ -122,7 +122,7 @@ class Adjective:
 
     @property
     def classifies(self) -> bool:
-        """Whether it names a colour or an origin, so that another adjective can come first: "a beautiful red car"."""
+        """Whether it names a color or an origin, so that another adjective can come first: "a beautiful red car"."""
         return not self.gradable and not self.tags.isdisjoint(("coloured", "trade"))
 
     @property

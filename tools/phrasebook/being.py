@@ -44,7 +44,7 @@ def _tags(*tags: str) -> frozenset[str]:
 
 
 def qualities(adjectives: tuple[Adjective, ...]) -> Choices[Details]:
-    """The adjectives after to be, the gradable ones also with very and too."""
+    """Return the adjectives that can follow "to be"; gradable adjectives also with "very" and "too"."""
 
     def qualify(adjective: Adjective, degree: Degree) -> Details:
         return (Quality(adjective, degree),)
@@ -55,7 +55,7 @@ def qualities(adjectives: tuple[Adjective, ...]) -> Choices[Details]:
 
 
 def people_are() -> Choices[Clause]:
-    """People have a mood, a trait or a profession, are somewhere, are hungry."""
+    """Clauses about people: their mood, trait, profession or place, or a state such as hunger."""
     trades: list[Details] = [(Trade(noun),) for noun in nouns_with(_tags("trade", "peer"))]
     somewhere: list[Details] = [(place.at,) for place in circumstances() if place.tags & _tags("go", "living")]
     moods, traits = qualities(adjectives_with("mood")), qualities(adjectives_with("trait"))
@@ -74,7 +74,7 @@ def _asking_where() -> Shapes:
 
 
 def things_are() -> Choices[Clause]:
-    """Things have a quality or a place."""
+    """Clauses about things: their quality or their place."""
     things = _tags("item")
     subjects = anyhow(phrases_with(things, "known", described=False))
     return Either(
@@ -111,14 +111,14 @@ def _the(*tags: str) -> Of[NounPhrase]:
 
 
 def _spots() -> Choices[Details]:
-    """Places of small things."""
+    """Places for small things: on or under furniture, in containers."""
     return Either(
         (3, _located(Of([_ON, _UNDER]), _the("surface"))), (2, _located(only(_IN), _the("container", "luggage")))
     )
 
 
 def there_is() -> Choices[Clause]:
-    """Something or somebody is there."""
+    """Clauses with "there is": a thing or a person is at a place."""
     kitchen = Either(
         (1, _located(only(_ON), Of(_the("surface").members[:1]))), (1, _located(only(_IN), _the("fridge")))
     )
@@ -148,7 +148,7 @@ def _there(found: Choices[NounPhrase], spots: Choices[Details], shaped: Shapes) 
 
 
 def liked() -> Choices[Clause]:
-    """People like things, in general and in particular."""
+    """Clauses in which people like something, in general ("coffee") or in particular ("this book")."""
     general = phrases_with(_tags("food", "drink", "subject", "pet", "farm"), "general")
     particular = phrases_with(_tags("text", "show", "sung", "clothes", "vehicle", "furniture", "building"), "known")
     return Either(

@@ -74,7 +74,7 @@ class Each(Generic[T]):
 
 
 def only(member: T) -> Of[T]:
-    """The set of one."""
+    """Return the set with one member."""
     return Of([member])
 
 

@@ -68,7 +68,7 @@ def clauses(
 
 
 def places(verb: Verb, manners: bool = True) -> Of[Details]:
-    """Where the verb can happen and, with `manners`, how."""
+    """Return the places that fit the verb and, with `manners`, the manners."""
     rest, motion = frozenset(verb.listed("at:")), frozenset(verb.listed("to:"))
     fitting = [place for place in circumstances() if manners or place.is_place]
     at: list[Details] = [(place.at,) for place in fitting if place.tags & rest]
@@ -99,7 +99,7 @@ def _recipients(verb: Verb) -> Choices[Details]:
 
 
 def things_done() -> Choices[Clause]:
-    """Somebody does something with a thing."""
+    """Clauses in which a person does something with a thing."""
     return evenly([_done_with_things(verb) for verb in thing_verbs()])
 
 
@@ -126,7 +126,7 @@ def _done_with_things(verb: Verb) -> Choices[Clause]:
 
 
 def people_met() -> Choices[Clause]:
-    """Somebody does something with another person, who is never the same as the first."""
+    """Clauses in which a person does something with another person."""
     return evenly([_done_with_people(verb) for verb in person_verbs()])
 
 
@@ -155,7 +155,7 @@ def _done_with_people(verb: Verb) -> Choices[Clause]:
 
 
 def _done_with_pronoun(verb: Verb, pronoun: Pronoun) -> Choices[Clause]:
-    """Him, her and them are other people; a sentence has only one of I and me, and of we and us."""
+    """Clauses with a pronoun as the object, e.g. "him"; never with I and me, or we and us, in one clause."""
     person = pronoun.features.person
     named: Choices[Subject] = Either((3, everybody()), (1, couples()), (2, kin()), (2, roles()))
 
@@ -168,7 +168,7 @@ def _done_with_pronoun(verb: Verb, pronoun: Pronoun) -> Choices[Clause]:
 
 
 def done_alone() -> Choices[Clause]:
-    """Somebody does something that has no object."""
+    """Clauses in which a person does something without an object."""
     return evenly([_done_without(verb, None) for verb in bare_verbs()])
 
 

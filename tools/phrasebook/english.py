@@ -189,7 +189,7 @@ def _complements(clause: Clause, key: str) -> list[Token]:
 
 
 def _owned(phrase: NounPhrase, owner: Features) -> NounPhrase:
-    """The object of a reflexive verb with its possessive; plural for several people, where Italian has the singular."""
+    """The object of a reflexive verb with a possessive, in the plural for several people ("they wash their hands")."""
     if owner.person == 3:
         whose = "their" if owner.plural else "her" if owner.feminine else "his"
     elif owner.person == 2:

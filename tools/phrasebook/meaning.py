@@ -19,12 +19,12 @@ Degree = Literal["", "very", "too"]
 GENERAL = "general"
 """The determiner of things in general: English has none, Italian the article ("I like coffee", "Mi piace il caffè")."""
 OWN = "own"
-"""The determiner of what is one's own: English says whose, Italian to whom ("I wash my hands", "Mi lavo le mani")."""
+"""The determiner of what the subject owns: a possessive in English, not in Italian ("my hands", "Mi lavo le mani")."""
 POSSESSIVES = ("my", "your", "his", "her", "our", "their")
 
 
 class Features(NamedTuple):
-    """What a verb or an adjective agrees with."""
+    """Person, number and gender with which a verb or an adjective agrees."""
 
     person: int
     plural: bool
@@ -33,15 +33,15 @@ class Features(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pronoun:
-    """A personal pronoun. English alone decides the Italian: "you" is one friend, "I", "we", "they" are masculine."""
+    """A personal pronoun. To be unique in Italian, "you" is singular, and "I", "we" and "they" are masculine."""
 
     english: str
     english_object: str
     italian: str
     clitic: str
-    """Before the verb, as its object."""
+    """The Italian object pronoun before the verb."""
     dative: str
-    """Before piacere; with loro it is two words."""
+    """The Italian dative before piacere."""
     features: Features
 
 
@@ -78,7 +78,7 @@ class NounPhrase:
 
     @property
     def feminine(self) -> bool:
-        """Its gender in Italian, which may change with the number."""
+        """Whether the noun is feminine in Italian, in this number (l'uovo, le uova)."""
         return self.noun.feminine_plural if self.plural else self.noun.feminine
 
 

@@ -29,7 +29,7 @@ def many(*determiners: str) -> Of[Determined]:
 
 
 _NUMBERS = ("two", "three", "four")
-# What nobody calls his own.
+# Tags of nouns that have no possessive.
 _NOT_OWNED = frozenset(
     ("road", "sight", "transport", "noise", "show", "watched", "heard", "wild", "free", "fruit", "vegetable")
 )
@@ -52,11 +52,11 @@ def _countability(noun: Noun) -> _Countability:
 
 @functools.cache
 def _determiners(noun: _Countability, policy: str) -> Choices[Determined]:
-    """The determiners that a policy of the verb or the sentence allows for a noun.
+    """Return the determiners that a policy allows for a noun; the verb or the sentence chooses the policy.
 
-    "bare" takes none, "counted" takes numbers, "own" what belongs to the subject, "general" a kind of things. "one"
-    takes a single known thing, "the" known things, "known" also owned ones, "new" things not mentioned before, "plain"
-    known and new ones, "any" all of these, "single" all that are not several.
+    "bare": none; "counted": numbers; "own": `OWN`; "general": `GENERAL`; "the": the, this, that; "one": these in the
+    singular; "known": these and possessives; "new": a, some; "plain": the, this, that, a, some, numbers; "any": these
+    and possessives; "single": these in the singular.
     """
     if noun.proper or policy == "bare":
         return one("")
@@ -82,7 +82,7 @@ def _determiners(noun: _Countability, policy: str) -> Choices[Determined]:
 
 @functools.cache
 def descriptions(noun: Noun) -> Choices[tuple[Adjective, ...]]:
-    """No adjective, one, or one before a colour or an origin."""
+    """Return tuples of adjectives: none, one, or two of which the second is a color or an origin."""
     fitting = adjectives_for(noun)
     first = Of([adjective for adjective in fitting if adjective.before])
     last = Of([adjective for adjective in fitting if adjective.classifies])

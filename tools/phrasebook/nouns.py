@@ -285,7 +285,7 @@ class Noun:
     italian_plural: str
     feminine: bool
     feminine_plural: bool
-    """Differs from the singular in l'uovo, le uova."""
+    """Whether the plural is feminine; some nouns change their gender (l'uovo, le uova)."""
     her_trade: str
     """The feminine singular of a trade, for "Maria è una dottoressa"; empty where it is not needed."""
     tags: frozenset[str]

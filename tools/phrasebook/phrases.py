@@ -139,7 +139,7 @@ class Name(NamedTuple):
 
 
 class Circumstance(NamedTuple):
-    """A place or a manner: where one is (or how), where one goes to, and what it fits."""
+    """A place or a manner, with the phrases for being there and for going there, and tags of fitting verbs."""
 
     at: Fixed
     to: Fixed

@@ -48,7 +48,7 @@ _OBSTACLES = "wide long dangerous crowded deep dark muddy"
 
 
 def reasons() -> Choices[Because]:
-    """Why somebody did not do something, or did."""
+    """Sentences with "because": the reason why a person did, or did not do, something."""
     return Either((3, _crossing()), (3, _staying_in()), (3, _refusing()), (1, _satisfying()))
 
 
@@ -59,7 +59,7 @@ def _reason(
     thing: Fixed | None = None,
     quality: Quality | None = None,
 ) -> Because:
-    """The reason is in the past tense if the clause is, otherwise in the present."""
+    """Make a sentence with a reason, in the past tense if the main clause is in the past, otherwise in the present."""
     shape = Shape("past" if main.shape.tense == "past" else "present")
     return Because(main, Clause(Anaphor(antecedent), verb, thing, (quality,) if quality else (), shape))
 
@@ -84,7 +84,7 @@ def _faults(noun: Noun, names: str) -> Of[Adjective]:
 
 
 def _crossing() -> Choices[Because]:
-    """An animal does not cross: it is too tired, or the street is too wide. Only the adjective shows which."""
+    """An animal does not cross the street: "it" is too tired (the animal) or too wide (the street)."""
     cross = thing_verb("cross")
     animals = anyhow(phrases_with(frozenset(("animal",)), "one", described=False))
 

@@ -32,7 +32,7 @@ def _times(tense: Tense) -> tuple[Fixed, ...]:
 
 
 def _tell(tense: Tense, moments: Sequence[Fixed], always_timed: bool = False) -> Either[Shape]:
-    """Statements in a tense, some negated, some with a time at the end or at the beginning."""
+    """Return statements in a tense: some negated, some with a time at the end or at the beginning."""
     said = Of([] if always_timed else [Shape(tense)])
     denied = Of([] if tense == "used to" else [Shape(tense, negated=True)])
     last = Of([Shape(tense, time=time) for time in moments])
@@ -53,7 +53,7 @@ _DENIABLE: tuple[Modal, ...] = ("want", "can", "must")
 
 
 def _wish() -> Either[Shape]:
-    """What somebody wants, can, must or would like to do."""
+    """Return statements with want, can, must and would like."""
     modals: tuple[Modal, ...] = (*_DENIABLE, "would like")
     return Either(
         (4, Of([Shape(modal=modal) for modal in modals])),
@@ -74,7 +74,7 @@ def aspect(verb: Verb) -> str:
     """The kind of the verb: an "event", or another kind given by its behaviour.
 
     An "event in one form" is an event whose English present and past look alike ("I read"): only a time
-    distinguishes them, so there is always one.
+    distinguishes them, so these clauses always have a time.
     """
     for kind in ("state", "point", "accident", "perception", "lasting", "long"):
         if verb.is_a(kind):
@@ -101,7 +101,7 @@ def shapes(kind: str, willing: bool = True, asks_when: bool = True) -> Shapes:
 
 
 Ways = tuple[Choices[Shape], Choices[Shape]]
-"""To tell, and to ask."""
+"""Forms of statements, and forms of questions."""
 
 
 def _event(kind: str, willing: bool) -> Ways:
@@ -156,7 +156,7 @@ _OTHERS = {"state": _state, "point": _point, "accident": _accident, "perception"
 
 @functools.cache
 def question_shapes(question: Question, kind: str) -> Shapes:
-    """The ways to ask who, what or where."""
+    """Return the forms of questions with who, what or where."""
     tenses: tuple[Tense, ...] = ("present", "progressive", "past", "future", "was doing")
     if kind == "state":
         tenses = ("present",) if question == "who" else ("present", "past")
@@ -171,7 +171,7 @@ def question_shapes(question: Question, kind: str) -> Shapes:
 
 @functools.cache
 def mood_shapes() -> Shapes:
-    """The ways to say what somebody is or has for a while: tired, hungry, at home."""
+    """Return the forms for temporary states: tired, hungry, at home."""
     told = Either(
         (5, _tell("present", times("being"))),
         (3, _tell("past", times("was"))),
@@ -184,7 +184,7 @@ def mood_shapes() -> Shapes:
 
 @functools.cache
 def trait_shapes() -> Shapes:
-    """The ways to say what something is like, or where it is."""
+    """Return the forms for the quality or the place of a thing."""
     told = Either((3, _tell("present", ())), (1, _tell("past", ())))
     return Shapes(told, _ask("yes/no", ("present", "past")), questions=0.2)
 
@@ -197,7 +197,7 @@ def counted_shapes() -> Shapes:
 
 @functools.cache
 def nature_shapes() -> Shapes:
-    """The ways to say what somebody is for good: tall, Italian, a doctor."""
+    """Return the forms for permanent properties: tall, Italian, a doctor."""
     return Shapes(_tell("present", ()), _ask("yes/no", ("present",)), questions=0.2)
 
 

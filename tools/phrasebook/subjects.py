@@ -16,7 +16,7 @@ from tools.phrasebook.phrases import Name, names
 
 
 class Subjects(NamedTuple):
-    """Subjects of statements, and subjects of questions: nobody asks "Am I thirsty?"."""
+    """Subjects of statements, and subjects of questions. (Nobody asks "Am I thirsty?".)"""
 
     told: Choices[Subject]
     asked: Choices[Subject]
@@ -33,7 +33,7 @@ _SPOUSES = {"husband": ("her",), "wife": ("my", "your", "his")}
 
 @functools.cache
 def kin() -> Choices[NounPhrase]:
-    """Members of the family, always somebody's: "my sister", "their parents"."""
+    """Family members, always with a possessive: "my sister", "their parents"."""
 
     def members(noun: Noun) -> Choices[NounPhrase]:
         owners = _SPOUSES.get(noun.english, POSSESSIVES)
@@ -52,7 +52,7 @@ def _single_descriptions(noun: Noun) -> Of[tuple[Adjective, ...]]:
 
 @functools.cache
 def companions() -> Choices[NounPhrase]:
-    """Friends, colleagues, neighbours: people whom others meet; they are never the subject."""
+    """Friends, colleagues, neighbors: they are only objects, never subjects."""
 
     def companion(noun: Noun) -> Choices[NounPhrase]:
         number = Either((1, one(*POSSESSIVES)), (1, many(*POSSESSIVES)))
@@ -78,7 +78,7 @@ def couples() -> Of[Couple]:
 
 @functools.cache
 def everybody() -> Of[Name]:
-    """All who have a name."""
+    """People with a name."""
     return Of(names())
 
 
@@ -95,19 +95,19 @@ def _pronouns_and(*others: tuple[float, Choices[Subject]]) -> Subjects:
 
 @functools.cache
 def people() -> Subjects:
-    """Everybody who can do what people do."""
+    """All people: names, pronouns, family, roles and couples."""
     return _pronouns_and((4, everybody()), (0.8, couples()), (2.8, kin()), (3.4, roles()))
 
 
 @functools.cache
 def acquaintances() -> Subjects:
-    """The people who are not known by their trade."""
+    """All people but roles."""
     return _pronouns_and((5, everybody()), (1, couples()), (3, kin()))
 
 
 @functools.cache
 def strangers() -> Subjects:
-    """The people who are neither named nor family."""
+    """Pronouns and roles: people without a name who are not family."""
     return _pronouns_and((6, roles()))
 
 

@@ -24,7 +24,7 @@ class Smalltalk(NamedTuple):
 
 
 def smalltalk(seed: int = 1, train: int = 3000, valid: int = 150, test: int = 300) -> Smalltalk:
-    """Three parts that share no conversation, the same for a seed on every machine."""
+    """Generate three parts that share no conversation; a seed gives the same result on every machine."""
     from tools.smalltalk.grammar import write
 
     made = write(seed, train + valid + test)

@@ -9,20 +9,20 @@ from tools.smalltalk.talk import FAREWELLS, GREETINGS, TALK
 from tools.smalltalk.topics import TOPICS, Topic
 
 REACH = 5
-"""Turns that the program remembers; it is asked for nothing that was told earlier."""
+"""Number of turns that the program remembers. The user does not ask about facts from earlier turns."""
 EXCHANGES = (3, 6)
 GREETS, LEAVES, TELLS, ASKS = 0.6, 0.35, 0.45, 0.35
-"""How many conversations open with a greeting and end with a farewell; how often something is told, or asked for."""
+"""Shares of conversations with a greeting and with a farewell, and of exchanges in which the user tells or asks."""
 KNOWN, NEVER_TOLD = 0.75, 0.55
-"""How often something is asked for that was told, if there is any; and, if not, something that never was."""
+"""Probability that the user asks about a known fact, if there is one; and, otherwise, about an unknown fact."""
 IGNORES = 0.3
-"""Of the questions of the program, how many are passed over."""
+"""Share of the questions of the program that the user does not answer."""
 CASUAL = 0.4
-"""Of what somebody says, how much is typed without capitals and full stops."""
+"""Share of the turns of the user that are without capital letters and full stops."""
 
 
 def write(seed: int, count: int) -> tuple[tuple[str, ...], ...]:
-    """The given number of conversations, all different."""
+    """Generate `count` different conversations."""
     if count < 0:
         raise SettingsError(f"smalltalk: the number of conversations must not be negative, but is {count}")
     chance = Random(seed)
@@ -39,10 +39,10 @@ class Conversation:
         self._chance = chance
         self._turns: list[str] = []
         self._told: dict[str, tuple[Topic, str, int]] = {}
-        """By the name of a topic: what was told, and in which turn."""
+        """For each topic that was told: topic, value, and index of the turn."""
 
     def turns(self) -> tuple[str, ...]:
-        """From the greeting to the farewell."""
+        """Write the conversation and return its turns."""
         chance = self._chance
         if chance.random() < GREETS:
             self._exchange(chance.choice(GREETINGS.said), chance.choice(GREETINGS.replies))
@@ -77,7 +77,7 @@ class Conversation:
         self._exchange(said, reply.format(x=value))
 
     def _ask(self) -> None:
-        """The user asks for a fact mentioned before, or never mentioned; or mentions one first."""
+        """The user asks about a known or an unknown fact, or tells a fact instead."""
         chance = self._chance
         first = len(self._turns) + 1 - REACH
         known = [told for told in self._told.values() if told[2] >= first]
@@ -93,7 +93,7 @@ class Conversation:
         self._exchange(chance.choice(topic.asked), topic.unknown)
 
     def _leave(self) -> None:
-        """The program says goodbye by name, if it can."""
+        """The user says goodbye; the program replies with the name of the user, if it remembers the name."""
         said = self._chance.choice(FAREWELLS)
         name = self._told.get("name")
         near = name is not None and name[2] >= len(self._turns) + 1 - REACH

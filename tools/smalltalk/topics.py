@@ -241,4 +241,4 @@ WEATHER = (
 )  # fmt: skip
 
 TOPICS: tuple[Topic, ...] = (*ABOUT_ONESELF, *TASTES, *PLANS, *WEATHER)
-"""Everything that may be told. The four kinds of weather are one topic: only one of them is told."""
+"""All topics. The four kinds of weather have the same name, so that a conversation has only one of them."""
