@@ -18,7 +18,7 @@ from regard.tasks import find as find_task
 from regard.tasks import part_name
 from regard.terminal import Command, listed
 
-OWN = {
+GENERAL = {
     "Train": {
         "demo": ("regard.cli.demo", "train on a built-in corpus, test, and write a report"),
         "train": ("regard.cli.train", "train a model on your own data"),
@@ -49,7 +49,7 @@ def groups() -> dict[str, dict[str, tuple[str, str]]]:
     task_commands = {
         command: (part_name(task, "cli"), text) for task in TASKS for command, text in find_task(task).commands.items()
     }
-    train, *others = OWN.items()
+    train, *others = GENERAL.items()
     return dict([train, ("Use", task_commands), *others])
 
 

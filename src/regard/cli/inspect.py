@@ -17,9 +17,9 @@ from regard.run import Run
 from regard.tasks import has_part, part
 from regard.terminal import Command, Parser, status
 
-FEWEST = 20
+MIN_SENTENCES = 20
 """Minimum number of sentences for --measure."""
-OF_ONE_TASK = {
+TASK_OPTIONS = {
     "target": "is for translations",
     "context": "is for conversations",
     "quick": "leaves out attribution and mixing",
@@ -59,14 +59,14 @@ def run(options: argparse.Namespace) -> int:
     if not has_part(task, "inspect"):
         raise SettingsError(f"{opened.folder}: there is nothing to inspect in a run of the task {task}")
     content = part(task, "inspect")
-    for name, purpose in OF_ONE_TASK.items():
+    for name, purpose in TASK_OPTIONS.items():
         if getattr(options, name) and name not in content.OPTIONS:
             raise SettingsError(f"--{name} {purpose}; {opened.folder} is a run of the task {task}: leave out --{name}")
     if options.measure:
         if options.sentence:
             raise SettingsError("--measure uses many sentences; leave out the text")
-        if options.sentences < FEWEST:
-            raise SettingsError(f"--sentences must be at least {FEWEST}: fewer cannot distinguish the methods")
+        if options.sentences < MIN_SENTENCES:
+            raise SettingsError(f"--sentences must be at least {MIN_SENTENCES}: fewer cannot distinguish the methods")
         with status() as log:
             found = content.measure(opened, options.pairs, options.sentences, log)
         print(json.dumps(found.as_dict(), ensure_ascii=False) if options.json else found)

@@ -33,7 +33,7 @@ class Setting:
     presets: dict[str, str]
     """The value of each preset, if the presets differ."""
     choices: tuple[str, ...] = ()
-    """All possible values, if the type is a list of values."""
+    """All possible values, if the setting allows only certain values."""
 
 
 def model_sections() -> dict[str, type]:

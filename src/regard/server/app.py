@@ -83,7 +83,7 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
 
 
 async def release_memory_regularly(batches: Callable[[], int], every: float = RELEASE_INTERVAL) -> None:
-    """Return free memory to the operating system regularly, if `batches()` has increased: batches fragment it."""
+    """Return free memory to the operating system regularly, if `batches()` has increased: batches fragment memory."""
     before = batches()
     while True:
         await asyncio.sleep(every)

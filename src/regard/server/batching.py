@@ -112,7 +112,7 @@ class Batcher(Generic[Item, Result]):
         self.waiting, self.working = 0, 0  # numbers of items
         self.waiting_weight = 0.0
         self._work, self._weigh, self._pool = work, weigh, pool
-        self._line: list[_Request[Item, Result]] = []  # requests with unstarted items, next in turn first
+        self._queue: list[_Request[Item, Result]] = []  # requests with unstarted items, next in turn first
         self._batches: set[asyncio.Task[None]] = set()
         self._throughput = Throughput()
         self._full_at = -inf
@@ -192,8 +192,8 @@ class Batcher(Generic[Item, Result]):
             raise QueueFull(excess * self._throughput.seconds(self.waiting_weight))
         self.waiting += items
         self.waiting_weight += weight
-        self._line.append(request)
-        if len(self._line) >= self._room():
+        self._queue.append(request)
+        if len(self._queue) >= self._room():
             self._full_at = request.arrived
 
     def _room(self) -> float:
@@ -205,17 +205,17 @@ class Batcher(Generic[Item, Result]):
         """The share (0 to 1) of the waiting work that must be done before a request of this size can be accepted."""
         excess = max(
             (self.waiting + items - self.most_waiting) / max(self.waiting, 1),
-            (len(self._line) + 1 - self._room()) / max(len(self._line), 1),
+            (len(self._queue) + 1 - self._room()) / max(len(self._queue), 1),
             (self.waiting_weight + weight - self.most_weight) / max(self.waiting_weight, 1e-9),
         )
         return min(max(excess, 0.0), 1.0)
 
     def _drop(self, request: _Request[Item, Result]) -> None:
         if request.unstarted:
-            self._line.remove(request)
-            self._leave([_Place(request, number) for number in request.unstarted])
+            self._queue.remove(request)
+            self._remove([_Place(request, number) for number in request.unstarted])
 
-    def _leave(self, places: Sequence[_Place[Item, Result]]) -> None:
+    def _remove(self, places: Sequence[_Place[Item, Result]]) -> None:
         for place in places:
             del place.request.unstarted[place.number]
             self.waiting_weight -= place.weight
@@ -228,7 +228,7 @@ class Batcher(Generic[Item, Result]):
 
         The other half are items of similar weight among the `LOOKAHEAD` * size next items, to reduce padding.
         """
-        same_key = [request for request in self._line if request.key == self._line[0].key]
+        same_key = [request for request in self._queue if request.key == self._queue[0].key]
         candidates = list(islice(_turns(same_key), LOOKAHEAD * self.size))
         share = -(-(self.waiting + self.working) // self.threads)  # an even share for each thread
         size = min(self.size, share, len(candidates))
@@ -237,18 +237,18 @@ class Batcher(Generic[Item, Result]):
         middle = sum(place.weight for place in batch) / sure
         others.sort(key=lambda place: abs(place.weight - middle))  # stable: among equals, the oldest first
         batch += others[: size - sure]
-        self._leave(batch)
+        self._remove(batch)
         served = {id(place.request) for place in batch}
-        waiting = [request for request in self._line if request.unstarted]
+        waiting = [request for request in self._queue if request.unstarted]
         # Requests that had a turn go to the back.
-        self._line = sorted(waiting, key=lambda request: id(request) in served)
+        self._queue = sorted(waiting, key=lambda request: id(request) in served)
         return batch
 
     # -----------------------------------------------------------------------------------------------------------------
     # Batches
 
     def _start(self) -> None:
-        while self._line and len(self._batches) < self.threads:
+        while self._queue and len(self._batches) < self.threads:
             batch = self._take()
             self.working += len(batch)
             self._batches.add(asyncio.create_task(self._run(batch)))
@@ -295,7 +295,7 @@ class _Request(Generic[Item, Result]):
         self._results: dict[int, Result] = {}
 
     def take(self, number: int, outcome: Result | Exception) -> None:
-        """Store the result of item `number`; an exception ends the whole request. Ignored if it has ended already."""
+        """Store the result of item `number`; an exception ends the whole request. Ignored if the request has ended."""
         if self.answered.done():
             return
         if isinstance(outcome, Exception):

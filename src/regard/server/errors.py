@@ -59,7 +59,7 @@ EXPECTED = (
 
 
 def to_api_error(error: Exception) -> ApiError:
-    """Convert an exception to an error with a status: 500, and a message without details, if it is unexpected."""
+    """Convert an exception to an error with a status. An unexpected exception gets status 500 and no details."""
     match error:
         case ApiError():
             return error

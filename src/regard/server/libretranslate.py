@@ -114,14 +114,14 @@ ERRORS: dict[int | str, Any] = {status: {"model": PlainError} for status in (400
 router = APIRouter(route_class=FormRoute, tags=["LibreTranslate"])
 
 
-def form_too(schema: type) -> dict[str, Any]:
+def form_body(schema: type) -> dict[str, Any]:
     """The part of the API description which says that a form with the fields of `schema` is also accepted."""
     reference = {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
     return {"requestBody": {"content": {FORM: reference, MULTIPART: reference}}}
 
 
 @router.post(
-    "/translate", response_model=PlainTranslation, responses=ERRORS, openapi_extra=form_too(PlainTranslateRequest)
+    "/translate", response_model=PlainTranslation, responses=ERRORS, openapi_extra=form_body(PlainTranslateRequest)
 )
 async def translate(asked: PlainTranslateRequest, request: Request, service: TheService) -> Response:
     """Translate one text or several."""
@@ -131,16 +131,16 @@ async def translate(asked: PlainTranslateRequest, request: Request, service: The
     if asked.source == "auto":
         detected = service.detect([_TAG.sub(" ", text) for text in texts] if asked.format == "html" else texts)
         sources = [guess["language"] for guess in detected]
-    choices = await _choices(service, asked, texts, sources)
-    made: dict[str, list[Any]] = {"translatedText": [best for best, *_ in choices]}
+    translations = await _translations(service, asked, texts, sources)
+    made: dict[str, list[Any]] = {"translatedText": [best for best, *_ in translations]}
     if asked.alternatives:
-        made["alternatives"] = [others for _, *others in choices]
+        made["alternatives"] = [others for _, *others in translations]
     if detected is not None:
         made["detectedLanguage"] = detected
     return Json({name: found[0] for name, found in made.items()} if isinstance(asked.q, str) else made)
 
 
-async def _choices(
+async def _translations(
     service: Service, asked: PlainTranslateRequest, texts: Sequence[str], sources: Sequence[str]
 ) -> list[list[str]]:
     """The translations of each text, best first. Texts with the same source language are translated together."""
@@ -165,7 +165,7 @@ async def _choices(
     return [made[place] for place in range(len(texts))]
 
 
-@router.post("/detect", response_model=list[Detection], responses=ERRORS, openapi_extra=form_too(DetectRequest))
+@router.post("/detect", response_model=list[Detection], responses=ERRORS, openapi_extra=form_body(DetectRequest))
 async def detect(asked: DetectRequest, request: Request, service: TheService) -> Response:
     """Detect the language of a text, among the languages that the server translates from or into."""
     service.require_key(request, asked.api_key)

@@ -223,7 +223,7 @@ def _count_parameters(run: Run) -> int:
 
 
 def _created(run: Run) -> int:
-    """The time when the run was made, in seconds since 1970: from its card, or else that of its recipe file."""
+    """The time when the run was made, in seconds since 1970: from its card, else from its recipe file."""
     try:
         return int(datetime.fromisoformat(run.card["created"]).timestamp())
     except (KeyError, TypeError, ValueError, OverflowError):

@@ -1,7 +1,6 @@
 """The web server: bind a socket, open the runs, answer requests, and stop on a signal after the accepted requests.
 
-This file also adds limits on the head of a request to uvicorn's HTTP protocol; only here, private parts of uvicorn are
-used.
+This file also adds limits on request heads to uvicorn's HTTP protocol. No other file uses private parts of uvicorn.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from regard.system import STOP_SIGNALS, share_one_heap
 
 
 def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> None:
-    """Open the runs and answer requests until SIGTERM or SIGINT. `log` prints warnings and a line when it is ready."""
+    """Open the runs and answer requests until SIGTERM or SIGINT. `log` prints warnings, and a line at the start."""
     share_one_heap()
     with contextlib.closing(bind(settings.host, settings.port)) as listener:  # first: reports a port in use at once
         opened = ServedRuns.open(runs, settings, log)
