@@ -29,7 +29,7 @@ class Corpus(CheckedSettings):
     source: str = ""
     """File of source sentences; or one file with both sides (TSV, JSON lines, TMX, PO, Parquet); or "phrasebook"."""
     target: str = ""
-    """File of target sentences, line by line beside the source; empty when `source` holds both sides."""
+    """File of target sentences, one line per line of the source file; empty when `source` holds both sides."""
     weight: Positive = 1.0
     """How often each pair is used per epoch: 2 means twice, 0.5 means a new random half of the pairs in each epoch."""
 
@@ -45,7 +45,7 @@ class DataSettings(CheckedSettings):
     train: tuple[Corpus, ...] = ()
     """The corpora to train on, as [[data.train]] tables."""
     valid: tuple[Corpus, ...] = ()
-    """The corpora to validate on; empty: `valid_size` pairs are held out of the training data."""
+    """The corpora to validate on; empty: `valid_size` examples of the training data are held out."""
     test: tuple[Corpus, ...] = ()
     """The corpora to score once, after training."""
     valid_size: CountOrZero = 1000

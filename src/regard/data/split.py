@@ -137,28 +137,7 @@ def plan_split(
 
     `valid` and `test` are numbers of pairs (int) or shares of the corpus (float). Memory: 50 to 70 bytes per pair.
     """
-    return _assign(_find_components(pairs), valid, test, seed, where)
-
-
-def plan_group_split(
-    groups: Iterable[tuple[str, int]], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
-) -> Split:
-    """Split groups of pairs, e.g. conversations, without dividing a group. Groups with equal texts get the same part.
-
-    A group is given as its text and its number of pairs; see `plan_split` for the other arguments.
-    """
-    texts = SeenTexts()
-    first_pair, roots = array("I"), array("I")
-    for text, count in groups:
-        index = texts.index(normalize(text))
-        if index == len(first_pair):
-            first_pair.append(len(roots))
-        roots.extend([first_pair[index]] * count)
-    return _assign(roots, valid, test, seed, where)
-
-
-def _assign(roots: array[int], valid: int | float, test: int | float, seed: int, where: str) -> Split:
-    """Assign components to parts. `roots`: for each pair, the index of the first pair of its component."""
+    roots = _find_components(pairs)
     sizes = array("I", [0]) * len(roots)
     for root in roots:
         sizes[root] += 1
@@ -176,6 +155,17 @@ def _assign(roots: array[int], valid: int | float, test: int | float, seed: int,
             advice = f"clean it, or ask for more pairs (data.{name}_size)"
             raise CorpusError(where, f"no pairs for {name}: {problem}; {advice}")
     return split
+
+
+def plan_group_split(
+    groups: Iterable[tuple[str, int]], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
+) -> Split:
+    """Split groups of pairs, e.g. conversations, without dividing a group. Groups with equal texts get the same part.
+
+    A group is given as its text and its number of pairs; see `plan_split` for the other arguments.
+    """
+    pairs = (Pair(text, "") for text, count in groups for _ in range(count))
+    return plan_split(pairs, valid, test, seed, where)
 
 
 def _find_components(pairs: Iterable[Pair]) -> array[int]:
