@@ -295,7 +295,7 @@ def test_steps_of_self_attention_equal_the_causal_layer() -> None:
 def test_the_cache_grows_by_one_token_a_step() -> None:
     layer = SelfAttention(8, 2, 6, "here", causal=True)
     _, cache = layer.step(torch.randn(3, 4, 8), layer.start(3, 4))
-    assert cache.key.shape == cache.value.shape == (3, 4, 2, 1, 6)
+    assert [part.shape for part in cache] == [(3, 4, 2, 1, 6)] * 2
 
 
 def test_cross_attention_holds_one_memory_for_all_queries() -> None:

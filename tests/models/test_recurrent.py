@@ -415,7 +415,7 @@ def test_only_luong_feeds_back() -> None:
 def context_readers(decoder: BahdanauDecoder) -> list[Tensor]:
     """The columns that read the context: in the bottom cell, in each layer above it, and before the output."""
     assert decoder.bottom.input_feeding is not None
-    width = decoder.attention.memory_width
+    width = decoder.bottom.input_feeding.in_features
     above = [cell.input.weight[:, -width:] for cell in decoder.upper.cells]
     return [decoder.bottom.input_feeding.weight, *above, decoder.maxout.weight[:, -width:]]
 

@@ -60,7 +60,7 @@ class FinishedBeams:
 
     @classmethod
     def none(cls, longest_B: Tensor, width: int) -> FinishedBeams:
-        """No finished hypotheses."""
+        """Space for `width` hypotheses per sentence, without hypotheses."""
         count_B = torch.zeros(len(longest_B), dtype=torch.long, device=longest_B.device)
         score_BW = torch.full((len(count_B), width), -torch.inf, device=count_B.device)
         length_BW = torch.zeros_like(score_BW, dtype=torch.long)
@@ -137,7 +137,7 @@ class BeamRules(NamedTuple):
     penalty: LengthPenalty
     stop: Stop
     best: int
-    """With stop = "exact": a search ends when no open hypothesis can still become one of the `best` best."""
+    """With stop = "exact": a search ends when no open hypothesis can still become one of the first `best` results."""
     bonus: Callable[[Tree], Tensor] | None
     """`bonus(state)`, [N, W], is added to the scores of hypotheses that end; it must not be above 0."""
 

@@ -246,7 +246,6 @@ class RecurrentAttention(nn.Module):
     def __init__(self, score: str, query_width: int, memory_width: int, name: str, inner: int = 0):
         """`inner`: width of the hidden layer of the additive score; 0 means the width of the query."""
         super().__init__()
-        self.memory_width = memory_width
         if score in ("dot", "scaled") and query_width != memory_width:
             raise SettingsError(
                 f'model.attention_score = "{score}" needs encoder and decoder states of equal width, but they have'
@@ -305,7 +304,7 @@ def pool(query_D: Tensor, key_NSD: Tensor, x_NSD: Tensor, mask_NS: Tensor | None
 
 
 class AttentionPooling(nn.Module):
-    """u = tanh(W h + b), weights softmax(u . c), weighted sum of h (Yang et al. 2016); c is a learned vector."""
+    """Sum of states h with weights softmax(u . c), where u = tanh(W h + b) and c is learned (Yang et al. 2016)."""
 
     def __init__(self, width: int, name: str):
         super().__init__()

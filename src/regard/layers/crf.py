@@ -15,10 +15,7 @@ from torch.nn import functional as F
 
 
 class LinearChainCRF(nn.Module):
-    """Learned scores of label transitions, of the first label and of the last label.
-
-    Padding is at the end of a row, and every row has at least one word.
-    """
+    """Learned scores of label transitions and of first and last labels. Padding is at the end; no row is empty."""
 
     def __init__(self, labels: int):
         super().__init__()

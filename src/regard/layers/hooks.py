@@ -50,7 +50,7 @@ Recorder = Callable[[AttentionRecord], None]
 
 
 class AttentionHook:
-    """The hook of an attention layer. `listeners` may replace the weights; `recorders` receive the final ones."""
+    """The hook of an attention layer. `listeners` may replace the weights; `recorders` receive the final weights."""
 
     def __init__(self, name: str):
         self.name = name

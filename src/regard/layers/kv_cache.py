@@ -37,18 +37,10 @@ class KVCache:
         self._compact_at = self.used + ROOM // 2
 
     def __iter__(self) -> Iterator[Tensor]:
-        yield self.key
-        yield self.value
-
-    @property
-    def key(self) -> Tensor:
-        """The keys of each hypothesis, [B, W, H, T, K]."""
-        return self._gathered(0)
-
-    @property
-    def value(self) -> Tensor:
-        """The values of each hypothesis, [B, W, H, T, K]."""
-        return self._gathered(1)
+        rows, width, _ = self._owns_BWR.shape
+        slot_BWT = _true_first(self._owns_BWR)[:, :, : self.length]  # each hypothesis uses one slot per token, in order
+        for part in _take_slots(self._room, slot_BWT.reshape(rows, width * self.length)):
+            yield part.unflatten(2, (width, -1)).transpose(1, 2)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys and values [B, H, R, K] of R slots, and the mask [B, 1, W, R] of each hypothesis (None: all slots)."""
@@ -85,12 +77,6 @@ class KVCache:
         slot_BR = _true_first(owned_BR)[:, : count + soon + width]
         owns_BWR = self._owns_BWR.gather(2, slot_BR[:, None, :count].expand(-1, width, -1))
         return self._with(_take_slots(self._room, slot_BR), owns_BWR, self.length, count + soon)
-
-    def _gathered(self, which: int) -> Tensor:
-        rows, width, _ = self._owns_BWR.shape
-        slot_BWT = _true_first(self._owns_BWR)[:, :, : self.length]  # each hypothesis uses one slot per token, in order
-        slot_BN = slot_BWT.reshape(rows, width * self.length)
-        return _take_slots(self._room[which : which + 1], slot_BN)[0].unflatten(2, (width, -1)).transpose(1, 2)
 
     def _with(self, room: Tensor, owns_BWR: Tensor, length: int, compact_at: int) -> KVCache:
         other = object.__new__(KVCache)

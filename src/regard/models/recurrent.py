@@ -212,10 +212,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class Bridge(nn.Module):
-    """Computes the first state of a decoder layer from the last state h of an encoder layer: tanh(W h).
-
-    If both have the same width, the first state is h itself.
-    """
+    """Computes the first state of a decoder layer from the last encoder state h: tanh(W h), or h for equal widths."""
 
     def __init__(self, cell: str, encoder_width: int, width: int):
         super().__init__()

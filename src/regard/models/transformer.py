@@ -40,14 +40,10 @@ class FeedForward(nn.Module):
         inner = self.up(x)
         if self.activation == "swiglu":
             gate, inner = inner.chunk(2, dim=-1)
-            inner = F.silu(gate) * inner
-        elif self.activation == "gelu":
-            inner = F.gelu(inner)
-        elif self.activation == "swish":
-            inner = F.silu(inner)
-        else:
-            inner = F.relu(inner, inplace=True)  # its gradient needs only the output
-        return self.down(inner)
+            return self.down(F.silu(gate) * inner)
+        if self.activation == "relu":
+            return self.down(F.relu(inner, inplace=True))  # its gradient needs only the output
+        return self.down(F.gelu(inner) if self.activation == "gelu" else F.silu(inner))
 
 
 class Residual(nn.Module):

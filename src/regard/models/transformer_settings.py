@@ -21,7 +21,7 @@ class BlockSettings(ModelSettings):
     width: EvenWidth = 512
     """d_model: width of the embeddings and of the residual stream."""
     heads: Count = 8
-    """Attention heads in every layer."""
+    """Number of attention heads in every layer."""
     ffn_width: Width = 2048
     """d_ff: width of the hidden layer of the feed-forward network."""
     dropout: Share = 0.1
@@ -94,7 +94,7 @@ class TransformerSettings(EncoderSettings):
     word_dropout: Share = 0.0
     """Share of the source and target tokens whose whole embedding is set to zero in training."""
     position_mode: Literal["add", "concatenate"] = "add"
-    """Whether positional encodings are added to the token embeddings, or concatenated (a quarter of their width)."""
+    """Whether positional encodings are added to the token embeddings, or concatenated with them (width / 4 wide)."""
     max_positions: Count = 512
     """Maximum number of tokens of a sentence with learned positional encodings."""
     attention_window: Annotated[int, Range(0)] = 0

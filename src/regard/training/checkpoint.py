@@ -29,7 +29,7 @@ from regard.training.optimizer import make_optimizer
 
 KEPT = 2
 BEST = "best"
-"""Subfolder with the checkpoint of the last validation that improved; after patience, the cooldown starts from it."""
+"""Subfolder with the checkpoint of the last improvement, from which the cooldown starts when patience is exhausted."""
 
 
 @dataclass
@@ -132,7 +132,7 @@ class TrainingState:
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: TrainingProgress, kept: int = KEPT) -> None:
-    """Write a checkpoint, and remove all except the last `kept`; also those of later steps, left by a rollback."""
+    """Write a checkpoint, and remove all except the last `kept`, and those of later steps, which a rollback left."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:

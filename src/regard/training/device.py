@@ -86,7 +86,7 @@ class ParallelModel:
     model: Network
     loss: Callable[[Any], Loss]
     summing: Callable[[bool], AbstractContextManager[None]]
-    """Returns the context for one batch; its argument is True for the last batch of a step, which sums gradients."""
+    """Returns the context of one batch; the argument is True for the last batch of a step: gradients are summed."""
     whole: Network | None = None
     """If the model is sharded: a copy that is not sharded, for validation."""
 
@@ -159,7 +159,7 @@ def key_biases(model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def gather(tensor: Tensor) -> Tensor:
-    """The whole tensor, if `tensor` is sharded. Every process of the group must call this."""
+    """The whole tensor if `tensor` is sharded, else `tensor` itself. Every process of the group must call this."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 

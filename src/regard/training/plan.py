@@ -27,7 +27,7 @@ PROCESS = 400e6  # bytes of Python, torch and the data
 COPIES = 5  # tensors per weight: the weight, its gradient, two moments, its average
 
 Tables = Mapping[str, Mapping[str, Any]]
-"""Settings as nested tables."""
+"""Settings by section and name."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def table(plan: Sequence[PlannedSetting]) -> list[str]:
 def choose_learning_rate(
     learning_rate: float, warmup_steps: int, cooldown: float, *, muon: bool = False
 ) -> Iterator[PlannedSetting]:
-    """Optimizer and learning-rate schedule: a short warm-up, a constant rate, and a cooldown at the end."""
+    """Choose optimizer and learning-rate schedule: a short warm-up, a constant rate, and a cooldown at the end."""
     reason = "a rate at which networks of this kind train stably"
     if muon:
         yield PlannedSetting("train.optimizer", "muon", "needs about half as many steps as Adam")
@@ -86,7 +86,7 @@ def choose_learning_rate(
 
 
 def choose_length(epoch: int, *, validate_every: int, patience: int, max_steps: int = 0) -> Iterator[PlannedSetting]:
-    """When to validate, save a checkpoint and stop. `epoch`: steps per epoch; `max_steps` = 0: no choice of it."""
+    """Choose when to validate, save a checkpoint and stop. `epoch`: steps per epoch; `max_steps` 0: not chosen."""
     often = "about once per epoch" if validate_every == epoch else f"one epoch is about {epoch:,} steps"
     yield PlannedSetting("train.validate_every", validate_every, often)
     yield PlannedSetting("train.checkpoint_every", min(validate_every, 500), "few steps are lost if training is killed")
@@ -98,7 +98,7 @@ def choose_length(epoch: int, *, validate_every: int, patience: int, max_steps: 
 def choose_batch(
     given: Tables, wanted: float, *, least: int, examples: int, length: float, unit: str, filled: float = 0.9
 ) -> tuple[PlannedSetting, int]:
-    """Batches of about `wanted` tokens, unless the user has set their size; and the number of batches per epoch.
+    """Choose batches of about `wanted` tokens, unless the user has set their size; and return the batches per epoch.
 
     `length` is the mean number of tokens per example, `unit` the plural name of the examples.
     """
@@ -108,7 +108,7 @@ def choose_batch(
 
 
 def choose_precision(machine: Machine) -> Iterator[PlannedSetting]:
-    """bfloat16 on a CPU on which it makes matrix products much faster; other operations do not become faster."""
+    """Choose bfloat16 on a CPU on which matrix products are much faster in it; other operations are not faster."""
     if machine.device == "cpu" and machine.bfloat16_speedup >= BFLOAT16_PAYS:
         faster = f"matrix products are {machine.bfloat16_speedup:.1f} times as fast here; weights stay in float32"
         yield PlannedSetting("train.precision", "bfloat16", faster)
@@ -132,7 +132,7 @@ class Estimate:
     """Number of epochs in `train.max_steps`; 0: not known."""
 
     def describe(self, minutes: float = 0.0) -> str:
-        """One line of text; `minutes`: the time limit."""
+        """The estimate as one line of text; `minutes`: the time limit of the training (0: none)."""
         epoch = f"an epoch is {amount(self.epoch_flops)}FLOP, about {duration(self.epoch_seconds)} on this machine"
         line = f"{self.parameters / 1e6:.1f} million parameters, {self.memory / 1e9:.1f} GB of memory; {epoch}"
         if minutes:

@@ -24,7 +24,7 @@ class ScheduleStage:
 
     @property
     def augmentation_strength(self) -> float:
-        """Share of the full subword regularization: 0 during the cooldown, because there is none in use."""
+        """Share of the full subword regularization: 0 during the cooldown, as in the use of the model."""
         return 0.0 if self.cooldown else self.strength
 
 
@@ -86,7 +86,7 @@ def patience_exhausted(progress: TrainingProgress, settings: TrainSettings) -> s
 
 
 def is_finite(score: float, loss: float | None) -> bool:
-    """Whether a validation can be compared with others."""
+    """Whether score and loss of a validation are finite numbers."""
     return math.isfinite(score) and (loss is None or math.isfinite(loss))
 
 
@@ -124,10 +124,7 @@ def count_validation(
 
 
 def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
-    """Start the cooldown, in which the learning rate falls to zero; return its number of steps.
-
-    The cooldown is the share `train.cooldown` of all steps, or less if `max_steps` or `max_minutes` is near.
-    """
+    """Start the cooldown: `train.cooldown` of all steps, or less if a limit is near; return its number of steps."""
     steps = min(round(progress.step * settings.cooldown / (1 - settings.cooldown)), settings.max_steps - progress.step)
     if settings.max_minutes and progress.seconds:
         left = max(60 * settings.max_minutes - progress.seconds, 0) * progress.step / progress.seconds

@@ -56,7 +56,7 @@ class TrainUnit(Protocol):
         """
 
     def mark(self, position: int) -> tuple[int, int]:
-        """The epoch of a position, and the position of its first batch."""
+        """Index of the epoch of a position, and the position of the first batch of this epoch."""
 
     def enter(self, epoch: int, start: int) -> None:
         """Prepare for batches of this epoch and later; `start` is the position of its first batch."""
