@@ -1,4 +1,4 @@
-"""What commands in processes of their own share: modules imported, and the machine measured, once (`tests.processes`)."""
+"""What commands in processes of their own share (`tests.processes`): imported modules, and the measured machine."""
 
 from importlib import import_module
 

@@ -1,13 +1,13 @@
 """Integrated gradients against Captum's, on the same model, path and steps."""
 
+from types import ModuleType
+
 import pytest
 import torch
 from torch import Tensor
 
 from regard.analysis.attribution import EmbeddedInput, TokenPair, attribute, embed, embed_absent, log_probs
 from tests.toys import TOYS, VARIANTS, build, close, sentences, tokens
-
-captum = pytest.importorskip("captum.attr", reason="captum is not installed; it is in the dev extra")
 
 RULES = {"gauss": "gausslegendre", "midpoint": "riemann_middle"}
 MODELS = {
@@ -18,10 +18,15 @@ MODELS = {
 }
 
 
+@pytest.fixture(scope="module")
+def captum() -> ModuleType:
+    return pytest.importorskip("captum.attr", reason="captum is not installed; it is in the dev extra")
+
+
 @pytest.mark.parametrize("baseline", [None, (1, 1)], ids=["zero", "unk"])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", MODELS)
-def test_integrated_gradients(name: str, rule: str, baseline: tuple[int, int] | None) -> None:
+def test_integrated_gradients(captum: ModuleType, name: str, rule: str, baseline: tuple[int, int] | None) -> None:
     """The path and its ends are ours; the steps, their weights, the gradients and the sum are Captum's."""
     model = build(MODELS[name])
     target = tokens(1, 5)
@@ -47,7 +52,7 @@ def test_integrated_gradients(name: str, rule: str, baseline: tuple[int, int] | 
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_gradient_times_input(name: str) -> None:
+def test_gradient_times_input(captum: ModuleType, name: str) -> None:
     """With a baseline of zeros and no positions in the way, ours is Captum's; else it is theirs of the token's part."""
     model = build(MODELS[name])
     target = tokens(1, 5)

@@ -15,9 +15,6 @@ from regard.export import export_run
 from regard.text.tokenizer import SOS, load_tokenizer
 from tests.export.runs import random_recipe, random_run, sentences
 
-onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
-
 VARIANTS: dict[str, dict[str, Any]] = {
     "norm after": {"encoder_layers": 1, "decoder_layers": 1},
     "swiglu, norm before, rotary": {"activation": "swiglu", "norm": "pre", "positional_encoding": "rotary"},
@@ -34,6 +31,8 @@ SLOW = pytest.mark.slow  # the exporter takes seconds a graph
     "variant", [pytest.param(name, marks=SLOW if place else ()) for place, name in enumerate(VARIANTS)]
 )
 def test_logits(variant: str, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
     run = random_run(tmp_path / "run", random_recipe(VARIANTS[variant]))
     folder = export_run(run, "onnx", tmp_path / "onnx")
     encoder, decoder = (onnxruntime.InferenceSession(folder / f"{name}.onnx") for name in ("encoder", "decoder"))

@@ -118,6 +118,10 @@ class Pretender:
     """What the server was asked, and how it answers."""
 
     def __init__(self, served: tuple[str, ...], key: str = ""):
+        self.reset(served, key)
+
+    def reset(self, served: tuple[str, ...], key: str = "") -> None:
+        """Be as new."""
         self.served, self.key = served, key
         self.asked: list[tuple[str, Json]] = []
         self.refused = 0

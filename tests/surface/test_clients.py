@@ -1,7 +1,6 @@
 """Clients in use today, unmodified, against a running server."""
 
 import httpx
-import openai
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
@@ -40,6 +39,8 @@ def expected(port):
 
 
 def ask(port, key="unused"):
+    import openai  # takes a second
+
     return openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=key, max_retries=0, timeout=60)
 
 
@@ -101,6 +102,8 @@ def test_openai_streaming(port, expected):
 
 
 def test_openai_errors(port, locked):
+    import openai
+
     messages = [{"role": "user", "content": TEXT}]
     with ask(port) as client:
         with pytest.raises(openai.NotFoundError) as missing:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +37,23 @@ class Site:
         return [body for name, body in self.pretender.asked if name == route]
 
 
+@pytest.fixture(scope="module")
+def pretended() -> Iterator[Site]:
+    """One server for all tests: the browser keeps what it has loaded from it."""
+    pretender = Pretender(EVERY)
+    with running(pretender.app()) as address:
+        yield Site(pretender, address)
+
+
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Site]]:
-    """Starts servers."""
-    with ExitStack() as stack:
+def serve(pretended: Site) -> Callable[..., Site]:
+    """A server that has been asked nothing, and serves these runs."""
 
-        def start(*served: str, key: str = "") -> Site:
-            pretender = Pretender(served or EVERY, key)
-            return Site(pretender, stack.enter_context(running(pretender.app())))
+    def start(*served: str, key: str = "") -> Site:
+        pretended.pretender.reset(served or EVERY, key)
+        return pretended
 
-        yield start
+    return start
 
 
 @pytest.fixture
