@@ -414,7 +414,8 @@ def test_a_worker_that_cannot_open_the_run_says_why(runs, tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_worker_that_is_ended_is_told(runs):
+def test_a_worker_that_is_ended_is_told(runs, monkeypatch):
+    fork_workers(monkeypatch)
     workers = Workers([runs / "a"], 1, "; --workers 1 needs less memory")
     try:
         workers._pool.submit(os._exit, 1)  # as when the system ends it

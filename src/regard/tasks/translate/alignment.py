@@ -55,7 +55,7 @@ class Aligner:
         ]
 
     def word_maps(self, texts: Sequence[str], targets: Sequence[str]) -> dict[bool, list[dict[str, Tensor]]]:
-        """Return attention maps of words [H, T, S]: by shift (see `word_map`), pair and layer; none for empty texts."""
+        """Return maps of attention between words [H, T, S]: by shift (see `word_map`), then by pair, then by layer."""
         return self._map(texts, targets, (False, True), BATCH_TOKENS)[1]
 
     def _map(

@@ -246,10 +246,9 @@ def _flag(name: str) -> str:
 
 
 def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: str = "") -> Translate:
-    """Return a function that translates with torch, in this process or in several worker processes.
+    """Return a function that translates with torch, in `processes` processes; 0 means one per core for many lines.
 
-    `processes` is their number; 0 means one per core for many lines, else one. `hint` is added to the error message if
-    a worker process is killed.
+    `hint` is added to the error message if a worker process is killed.
     """
     open_together(*runs)  # errors are reported once, not by every process
 

@@ -161,7 +161,7 @@ def _has_text(pair: Pair) -> bool:
 def _leave_out_long(
     pairs: list[Pair], part: str, data: DataSettings, vocabularies: Sequence[Tokenizer], log: Log, test_has_loss: bool
 ) -> list[Pair]:
-    """Return the pairs that are short enough to be scored; log how many are not, and how many are without a loss."""
+    """Return the pairs that are short enough to be scored, and log how many are too long for that or for the loss."""
     name, has_loss = ("validation", True) if part == "valid" else (part, test_has_loss)
     limit, scored = data.max_length, 4 * data.max_length  # the time of TER grows with the cube of the length
     sides = (side.encode_many(list(texts)) for side, texts in zip(vocabularies, zip(*pairs, strict=True), strict=True))

@@ -41,7 +41,7 @@ FEW = 20
 
 
 class Metric(NamedTuple):
-    """A metric of N sentences: C counts per sentence, e.g. of n-grams. Sums of the counts give the score of a set."""
+    """C counts, e.g. of n-grams, for each of N sentences. A metric of any set of sentences is computed from sums."""
 
     of_totals: Callable[[Array], float]
     """Computes the score from the sums of the C counts."""
@@ -55,13 +55,13 @@ class Metric(NamedTuple):
 
 
 def measure(translations: Sequence[str], references: Sequence[str]) -> dict[str, Metric]:
-    """Count what BLEU, chrF and TER need, for translations with one reference each."""
+    """Compute the counts for BLEU, chrF and TER of translations with one reference each."""
     pairs = list(zip(translations, references, strict=True))
     return {"bleu": _bleu(pairs), "chrf": _chrf(pairs), "ter": _ter(pairs)}
 
 
 def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """Count, for BLEU, length and reference length, then matching n-grams and all n-grams for n = 1 to 4."""
+    """Counts for BLEU: length, reference length, then matching n-grams and all n-grams for n = 1 to 4."""
     from sacrebleu import BLEU
 
     counter = BLEU(effective_order=True)  # this option avoids warnings and does not change the counts
@@ -80,7 +80,7 @@ def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
 
 
 def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """Count, for chrF (Popović 2015) and n = 1 to 6, n-grams of the translation, of the reference, and matching ones.
+    """Counts for chrF (Popović 2015): for n = 1 to 6, n-grams of the translation, of the reference, and matching ones.
 
     sacreBLEU does not expose these counts. Tests compare the scores with those of sacreBLEU.
     """
@@ -110,7 +110,7 @@ def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
 
 
 def _ter(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """Count, for TER, edits and reference length."""
+    """Counts for TER: edits, reference length."""
     from sacrebleu import TER
 
     metric = TER()
@@ -343,6 +343,6 @@ def _lines(
 
 
 def select_examples(lines: Sequence[Json], count: int) -> list[tuple[int, Json]]:
-    """Return line numbers and sentences: those where two systems differ most or, of one system, the worst."""
+    """Return `count` sentences with line numbers: the worst of one system, or where two systems differ most."""
     ranks = [-abs(line["difference"]) if "difference" in line else line["chrf"] for line in lines]
     return sorted(enumerate(lines, 1), key=lambda item: ranks[item[0] - 1])[:count]

@@ -151,7 +151,7 @@ def _languages(opened: Sequence[Run | Path]) -> tuple[Languages, list[str]]:
 def _translated(
     name: str, run: Run, pairs: Sequence[Pair], search: Json, ensemble: list[str], engine: EngineName
 ) -> System:
-    """Translate the test set with a run or an ensemble; a large one with several processes."""
+    """Translate the test set with a run or an ensemble; a large test set with several processes."""
     from regard.system import usable_cores
     from regard.tasks.translate.cli import MANY_LINES, Translate, by_torch, log
     from regard.tasks.translate.engine import open_fast

@@ -47,8 +47,8 @@ def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 
         waiting.put((time.monotonic(), end))
 
     threading.Thread(target=read, daemon=True).start()
-    more = True
-    while more:
+    item: str | BaseException | None = ""
+    while item is not None:
         chunk: list[str] = []
         came, item = waiting.get()
         while isinstance(item, str):
@@ -63,7 +63,6 @@ def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 
             yield chunk
         if isinstance(item, BaseException):
             raise item
-        more = item is not None
 
 
 def translate_document(

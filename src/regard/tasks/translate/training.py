@@ -81,7 +81,7 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
         return source
 
     def generate(self, model: Seq2Seq) -> list[str]:
-        """Greedy translations of the first validation pairs."""
+        """Return greedy translations of the first validation pairs."""
         search = self.recipe.search
         translator = Translator(model, self.data.source, self.data.target, search)
         found = translator.translate(
@@ -97,8 +97,6 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
 
 
 class TranslateTraining(Training[PairExamples, PairData]):
-    """Training of translators."""
-
     train_unit = TranslateTrainUnit
     result = "BLEU {bleu:.1f}  chrF {chrf:.1f}  on {sentences:,} sentences"
 
@@ -226,7 +224,7 @@ def still_tuned(search: SearchSettings, card: Mapping[str, Any]) -> Json:
 
 
 def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> dict[str, float]:
-    """Find the length penalty with the best BLEU; return it and BLEU, also with the default penalty, for the card.
+    """Find the length penalty with the best BLEU; return the penalty, this BLEU, and BLEU with the default penalty.
 
     One beam search finds the hypotheses, and penalties only change their order. The result is empty if the search uses
     no length penalty, or if there are too few pairs.

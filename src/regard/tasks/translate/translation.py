@@ -10,7 +10,8 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from regard.config import SearchSettings
@@ -49,16 +50,10 @@ class Alignment:
         """The links as "0-0 1-2"."""
         return " ".join(f"{source}-{target}" for source, target in self.links)
 
-    @classmethod
-    def joined(cls, parts: Iterable[Alignment]) -> Alignment:
-        """Combine the alignments of the pieces of a text, which are given in order."""
-        source: tuple[str, ...] = ()
-        target: tuple[str, ...] = ()
-        links: Links = ()
-        for part in parts:
-            links += tuple((len(source) + s, len(target) + t) for s, t in part.links)
-            source, target = source + part.source, target + part.target
-        return cls(source, target, links)
+    def __add__(self, other: Alignment) -> Alignment:
+        """Return the alignment of two consecutive texts with their two translations."""
+        links = tuple((len(self.source) + s, len(self.target) + t) for s, t in other.links)
+        return Alignment(self.source + other.source, self.target + other.target, self.links + links)
 
 
 @dataclass(frozen=True)
@@ -254,7 +249,7 @@ def join(source: str, parts: Sequence[Translation]) -> Translation:
         tuple(value for part in parts for value in part.log_probs),
         all(part.finished for part in parts),
         (*flags, "split"),
-        alignment=Alignment.joined(alignments) if len(alignments) == len(parts) else None,
+        alignment=reduce(add, alignments) if len(alignments) == len(parts) else None,
     )
 
 

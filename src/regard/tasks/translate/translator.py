@@ -245,7 +245,6 @@ class Workers:
         )
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]:
-        """Translate texts and return the translations in order."""
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         shares = [order[number :: self.count] for number in range(self.count)]  # each has short and long texts
         results: dict[int, Translation] = {}

@@ -155,12 +155,10 @@ def run_prune(options: argparse.Namespace) -> int:
 
     from regard.tasks.translate.inspect.prune import prune_run
 
-    data, given = opened.recipe.data, None
+    given = None
     if options.source:
-        corpus = Corpus(options.source, options.target)
-        given = DataSettings(
-            train=(corpus,), source_language=data.source_language, target_language=data.target_language
-        )
+        languages = {name: getattr(opened.recipe.data, name) for name in ("source_language", "target_language")}
+        given = DataSettings(train=(Corpus(options.source, options.target),), **languages)
     pruning = prune_run(
         opened, options.out, options.share,
         by=options.method, weights_follow=not options.freeze_weights, minutes=options.minutes,
@@ -187,7 +185,6 @@ COLUMNS = ["attention", "head", "confidence", "ablation", "gradient", "role", "o
 
 
 def show_heads(heads: Sequence[HeadReport], title: str, sentences: int) -> None:
-    """Print role, confidence and importance of every head."""
     if not for_people():
         show_table(COLUMNS, _rows(heads))
         return
@@ -248,7 +245,7 @@ def _print_layer(attention: str, row: Sequence[HeadReport], most: float) -> None
 
 
 def _role(head: HeadReport) -> str:
-    """Return the strongest role of a head as text: how often its largest weight is at which position or word."""
+    """Return the strongest role of a head as text: where its largest weight is, and how often."""
     if not head.roles:
         return "·"
     role, *others = head.roles

@@ -135,7 +135,7 @@ def _scoring(search: SearchSettings) -> str:
 
 
 def _attentions(trace: Trace) -> Iterator[Json]:
-    """Yield the weights and their entropy for every attention layer, and effective weights where they differ."""
+    """Yield every attention layer with its weights, their entropy, and effective weights if they are different."""
     for name, weights_HTS in trace.weights.items():
         if name in ("decoder.word", "decoder.utterance"):
             continue  # two levels of attention in HRAN: only their product, "decoder.cross", is shown

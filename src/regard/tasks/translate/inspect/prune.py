@@ -128,8 +128,6 @@ def compare_runs(runs: tuple[Run, Run], pairs: Sequence[Pair]) -> dict[str, list
 
 @dataclass(frozen=True)
 class Pruning:
-    """Result of pruning a run."""
-
     parent: str
     by: Method
     kept: dict[str, tuple[int, ...]]
