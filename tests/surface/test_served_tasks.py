@@ -1,7 +1,6 @@
 """Runs that chat, classify and tag, trained for a moment and served beside one that translates."""
 
 import httpx
-import openai
 import pytest
 
 import regard
@@ -41,6 +40,8 @@ def test_all_kinds_are_listed(port):
 
 
 def test_openai_s_client_chats(port, runs):
+    import openai  # takes a second
+
     expected = regard.load(runs / "talker").reply(["hello"])
     with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="unused", timeout=60) as client:
         reply = client.chat.completions.create(model="talker", messages=SAID)

@@ -7,7 +7,6 @@ import sys
 
 import httpx
 import numpy as np
-import openai
 import pytest
 
 import regard
@@ -34,6 +33,15 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     data = write_questions(folder / "kb.tsv")
     assert main(train_arguments(data, folder / "run", "train.max_steps=60")) == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def talker(tmp_path_factory):
+    """A run of another task."""
+    folder = tmp_path_factory.mktemp("talker")
+    dialogues = write_dialogues(folder / "talk.jsonl", 50)
+    assert main(chat_arguments(dialogues, folder / "run", "transformer-tiny", "train.max_steps=12")) == 0
     return folder / "run"
 
 
@@ -229,21 +237,13 @@ def test_an_empty_or_missing_knowledge_base(copy, capsys):
     assert "damaged" in refused(capsys, "chat", copy)
 
 
-def test_a_run_of_another_task(trained, tmp_path, capsys):
-    dialogues = write_dialogues(tmp_path / "talk.jsonl", 50)
-    talker = tmp_path / "talker"
-    assert main(chat_arguments(dialogues, talker, "transformer-tiny", "train.max_steps=1")) == 0
-    capsys.readouterr()
+def test_a_run_of_another_task(trained, talker, tmp_path, capsys):
     assert "answers in conversations" in refused(capsys, "index", talker, write_faq(tmp_path / "faq.md"))
     assert "--top and --fallback are for a knowledge base" in refused(capsys, "chat", talker, "--top", "3")
     assert "answers from a knowledge base" in refused(capsys, "chat", trained, "--fallback", trained)
 
 
-def test_what_is_not_known_goes_to_a_model(faq, tmp_path, monkeypatch, capsys):
-    dialogues = write_dialogues(tmp_path / "talk.jsonl", 50)
-    talker = tmp_path / "talker"
-    assert main(chat_arguments(dialogues, talker, "transformer-tiny", "train.max_steps=12")) == 0
-    capsys.readouterr()
+def test_what_is_not_known_goes_to_a_model(faq, talker, monkeypatch, capsys):
     said = "When do you open?\nfootball\n"
     known, unknown = ask(monkeypatch, capsys, faq, said, "--fallback", str(talker), "--beam", "1", "--json")
     assert json.loads(known)["by"] == "knowledge"
@@ -361,6 +361,8 @@ def test_what_training_refuses(tmp_path, capsys):
 
 
 def test_it_is_served_like_a_run_that_talks(faq, trained):
+    import openai  # takes a second
+
     names = {
         "faq": shutil.copytree(faq, faq.parent / "faq"),
         "trained": shutil.copytree(trained, faq.parent / "trained"),

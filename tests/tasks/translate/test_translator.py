@@ -25,6 +25,7 @@ from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
 from regard.tasks.translate.translator import Translator, Workers
 from regard.text.tokenizer import EOS, SOS, UNK, train_tokenizer
+from tests.processes import fork_workers
 
 LINES = ["ein Hund und ein Kind rennen schnell", "die Katze schläft"]
 
