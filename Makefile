@@ -29,7 +29,7 @@ demo: install
 
 # All tests together take about five minutes. A test that takes five minutes is ended and named, with the stacks of its threads.
 test: install
-	@$(BIN)/pytest -n 2 -m "not slow" -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+	@$(BIN)/pytest -n 2 --dist loadfile -m "not slow" -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
 # These include the examples with Ray.
 test-slow: install

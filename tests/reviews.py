@@ -38,7 +38,7 @@ CASES = {arch: toy_classifier(arch) for arch in presets("classifier")} | {
 
 def build(settings: ModelSettings, seed: int = 0) -> ClassifierModel:
     """A classifier in evaluation mode; noise on all weights, so that no bias is zero and no norm an identity."""
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     model = models.build(settings, vocabulary=VOCABULARY, labels=LABELS).eval()
     with torch.no_grad():
         for parameter in model.parameters():

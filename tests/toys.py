@@ -69,7 +69,7 @@ def sizes(settings: ModelSettings, words: int = VOCABULARY) -> dict[str, int]:
 
 def build(settings: ModelSettings, seed: int = 0) -> Seq2Seq:
     """A model in evaluation mode; noise on all weights, so that no bias is zero and no norm an identity."""
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     model = models.build(settings, **sizes(settings)).eval()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -56,7 +56,7 @@ def test_beam_one_is_greedy(model: Seq2Seq, source: Sentences) -> None:
 def test_a_wide_beam_equals_brute_force(settings: ModelSettings, penalty: float, form: str) -> None:
     """Five words: the end, the start that is never written, and three more. Outputs of up to four tokens."""
     words, start, longest = 5, 4, 4
-    torch.manual_seed(3)
+    torch.default_generator.manual_seed(3)
     model = models.build(settings, **sizes(settings, words)).eval()
     for weight in model.parameters():
         weight.add_(0.3 * torch.randn_like(weight))

@@ -42,5 +42,5 @@ def test_learns(arch: str, task: str) -> None:
     settings = toy(arch, encoder_layers=2, decoder_layers=2, width=64, ffn_width=128, dropout=0.0)
     model = models.build(settings, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY)
     strings = partial(draw, TASKS[task])
-    learn(model, strings, steps=300, peak=3e-3)
+    learn(model, strings, steps=200 if (arch, task) in FAST else 300, peak=3e-3)
     assert exact_matches(model, strings) >= 0.99

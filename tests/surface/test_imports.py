@@ -1,6 +1,7 @@
 """The table of docs/architecture.md: who may import whom, and what must not be imported at start-up."""
 
 import ast
+import functools
 import inspect
 import re
 import subprocess
@@ -55,6 +56,7 @@ def test_the_table_names_every_package():
     assert (parts - {"__init__", "__main__"}) | tasks == MAY_IMPORT.keys()
 
 
+@functools.cache
 def imported_modules(path: Path) -> set[str]:
     """Names of our modules that a file imports, anywhere in it; of `from regard.x import y` both x and x.y."""
     names = set()
