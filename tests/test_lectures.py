@@ -140,7 +140,8 @@ def test_base_has_the_papers_sizes() -> None:
     with torch.device("meta"):
         model = models.build(base, source_vocabulary=37_000, target_vocabulary=37_000)
     first = next(module for module in model.modules() if isinstance(module, SelfAttention))
-    assert first.start(1, 1).key.shape == (1, 1, 8, 0, 64)
+    key, _ = first.start(1, 1)
+    assert key.shape == (1, 1, 8, 0, 64)
     assert first.qkv.weight.shape == (3 * 512, 512)
 
 
