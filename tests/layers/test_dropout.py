@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.errors import ModelError
-from regard.layers.dropout import Dropout, Rows, keep_mask, dropout_rows
+from regard.layers.dropout import Dropout, Rows, dropout_rows, keep_mask
 
 CPU = torch.device("cpu")
 
