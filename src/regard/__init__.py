@@ -19,11 +19,11 @@ _MODULES = {
     "trace": "regard.layers.hooks",
     "train": "regard.tasks.train",
 }
-"""Public names and the modules that define them, imported on first use: `import regard` does not import torch."""
+"""Public names and their modules. A module is imported when its name is first used: `import regard` needs no torch."""
 
 
 def _all_modules() -> dict[str, str]:
-    """`_MODULES` and the predictor classes of all registered tasks, e.g. `Translator`, with their modules."""
+    """The module of each public name: `_MODULES`, and the predictor classes of all tasks, e.g. `Translator`."""
     from regard import tasks
 
     found = [tasks.find(name) for name in tasks.names()]

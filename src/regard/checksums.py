@@ -20,13 +20,13 @@ CHECKSUMS = "checksums.json"
 
 
 class Checksums:
-    """Writes the files of one folder together with their checksums, and checks them before they are read."""
+    """Writes the files of one folder together with their checksums, and checks a file before it is used."""
 
     def __init__(self, folder: Path):
         self.folder = folder
 
     def read(self) -> dict[str, list[str]]:
-        """The checksums of each file, by file name. A file that is being replaced has two."""
+        """The checksums of each file, by file name. A file that is being replaced has two: old and new."""
         path = self.folder / CHECKSUMS
         try:
             table = json.loads(path.read_text(encoding="utf-8"))["sha256"]
@@ -37,9 +37,10 @@ class Checksums:
             raise RunError(f"{path}: cannot read the checksums ({error}); delete this file to skip the check") from None
 
     def check(self, name: str) -> str:
-        """Compare a file with its stored checksum, if there is one. Returns its SHA-256; "" if the file is missing.
+        """The SHA-256 of a file; "" if the file is missing. A file that does not match its stored checksum is an error.
 
-        Another process may replace the file meanwhile, so a mismatch is an error only if a second reading repeats it.
+        If file and checksum do not match, both are read again before the error is raised: another process may have
+        replaced the file in between. A file without a stored checksum is accepted.
         """
         path = self.folder / name
         while path.is_file():
@@ -54,7 +55,7 @@ class Checksums:
         return ""
 
     def check_all(self) -> dict[str, str]:
-        """The state of each file that has a checksum: "damaged", "missing", or "" if it is correct."""
+        """The state of each file that has a checksum: "damaged", "missing", or "" for a correct file."""
         found = {}
         for name in self.read():
             try:
@@ -83,7 +84,7 @@ class Checksums:
         self._store(name, [digest])
 
     def _store(self, name: str, digests: Sequence[str]) -> None:
-        """Replace the stored checksums of one file. The lock protects against other processes that do the same."""
+        """Replace the stored checksums of one file. Meanwhile other processes that store checksums have to wait."""
         with one_at_a_time(self.folder / ".checksums.lock"):
             known = self.read() | {name: list(digests)}
             table = {"sha256": {name: digests for name, digests in sorted(known.items()) if digests}}

@@ -27,7 +27,7 @@ class TokenizerError(RegardError):
 
 
 class VocabularySizeError(TokenizerError):
-    """The text does not support a vocabulary of this size. `possible` is the nearest size that it supports."""
+    """The text does not support a vocabulary of this size. `possible`: the nearest size that the text supports."""
 
     def __init__(self, message: str, possible: int):
         super().__init__(message)
@@ -35,7 +35,7 @@ class VocabularySizeError(TokenizerError):
 
 
 class VocabularyTooSmallError(VocabularySizeError):
-    """Fewer tokens were asked for than the text has characters."""
+    """The requested vocabulary is too small to have a token for every byte and every common character of the text."""
 
 
 class ModelError(RegardError):
@@ -55,10 +55,10 @@ class TrainingError(RegardError):
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM: like Ctrl-C, but with its own exit code."""
+    """Raised on SIGTERM. It is handled like Ctrl-C, but the process ends with another exit code."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """'; did you mean "x"?' for the known name closest to `name`, or an empty string when none is close."""
+    """The text '; did you mean "x"?', where x is the name in `known` closest to `name`; "" if no name is close."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f'; did you mean "{matches[0]}"?' if matches else ""

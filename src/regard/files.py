@@ -34,11 +34,11 @@ BLOCK = 1 << 16  # number of bytes to read at a time
 LONGEST_LINE = 1 << 26
 """Largest number of bytes in a line; without a limit, a file such as /dev/zero would fill the memory."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""Write errors that name no file: disk or quota full, file too large, read-only disk."""
+"""Numbers of write errors that come without a file name: disk or quota full, file too large, read-only disk."""
 DRAFT = ".part"
-"""Suffix of drafts: "a.txt" is written as ".a.txt.PROCESS-RANDOM.part"."""
+"""Suffix of drafts. The draft of "a.txt" is ".a.txt.1234-89abcdef.part": process id and random digits."""
 ABANDONED = 60.0
-"""A draft of a small file that is older than this many seconds was left by a killed process."""
+"""Seconds. Writing a small file takes less time, so an older draft was left by a killed process."""
 
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
@@ -55,7 +55,7 @@ class EmptyFileError(CorpusError):
 
 
 def split_suffix(path: str | Path) -> tuple[str, str]:
-    """The suffix of the format and that of the compression, in lower case: "a.tsv.gz" gives ".tsv" and ".gz"."""
+    """The suffixes of format and compression, in lower case: ".tsv" and ".gz" for "a.tsv.gz"; "" if there is none."""
     name = Path(path)
     compression = name.suffix.lower()
     if compression in (".gz", ".zst"):
@@ -82,7 +82,10 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 def read_input_lines(*, forgiving: bool = False) -> Iterator[str]:
-    """Stream the lines of standard input, which may be empty. `forgiving`: bytes that are not UTF-8 become U+FFFD."""
+    """Stream the lines of standard input. Empty input is no error.
+
+    Bytes that are not UTF-8 are an error; with `forgiving`, they are replaced by U+FFFD.
+    """
     with standard_input() as file:
         for lines in _read_blocks(file, STDIN, "replace" if forgiving else "strict"):
             yield from lines
@@ -114,7 +117,10 @@ def standard_input() -> Iterator[BinaryIO]:
 
 @contextmanager
 def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
-    """A file as a stream of bytes, decompressed if `unpacked`. Errors, also those in the block, become CorpusError."""
+    """Open a file as a stream of bytes, decompressed if `unpacked`.
+
+    Errors of opening the file, and errors of reading it in the `with` block, are raised as CorpusError.
+    """
     try:
         if os.path.isdir(path):
             raise CorpusError(path, "a folder, not a file")
@@ -135,7 +141,10 @@ def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
 
 
 def require(module: str, path: str | Path, need: str) -> Any:
-    """Import an optional module, or raise an error that says how to install it. `need`: what needs the module."""
+    """Import an optional module, or raise an error that says how to install it.
+
+    For the error message: `path`, the file to read or write, and `need`, what needs the module, e.g. "reading .zst".
+    """
     try:
         return import_module(module)
     except ImportError:
@@ -162,7 +171,7 @@ def _unpack(path: str | Path, raw: BinaryIO) -> BinaryIO:
 
 
 def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> Iterator[list[str]]:
-    """The lines of a file, in blocks: decoding many lines at once is twice as fast as decoding each line."""
+    """The lines of a file, as lists of many lines: decoding a list at once is twice as fast as decoding each line."""
     buffered = cast(io.BufferedReader, file)
     number = 1  # of the next line
     begun: list[bytes] = []  # parts of a line whose end was not read yet
@@ -183,7 +192,10 @@ def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> I
 
 
 def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterator[list[str]]:
-    """The lines of a block of whole lines. If a line is not UTF-8, the lines before it are yielded before the error."""
+    """Decode a block of complete lines. `number` is the line number of the first line of the block.
+
+    If a line is not UTF-8, the lines before it are yielded, and then an error is raised.
+    """
     if number == 1 and errors == "strict" and _is_utf16(block):
         raise CorpusError(where, "UTF-16, not UTF-8; convert it, e.g. iconv -f utf-16 -t utf-8", line=1)
     try:
@@ -200,7 +212,10 @@ def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterat
 
 
 def _is_utf16(block: bytes) -> bool:
-    """Whether this is UTF-16: a byte order mark, or many zero bytes, nearly all at even or nearly all at odd places."""
+    """Whether the block is UTF-16: it starts with a byte order mark, or many of its bytes are zero.
+
+    In UTF-16, nearly all zero bytes are at even positions, or nearly all are at odd positions.
+    """
     if block.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
     head = block[:4096]
@@ -218,7 +233,7 @@ def _split(text: str, number: int) -> list[str]:
 
 
 def _damages() -> tuple[type[Exception], ...]:
-    """The exceptions that reading a damaged file may raise; that of zstd only if its module has been imported."""
+    """Exceptions that reading a damaged file may raise. `ZstdError` is included once the zstd module is imported."""
     module = sys.modules.get(_ZSTD)
     return (EOFError, zlib.error, OSError, *([module.ZstdError] if module else []))
 
@@ -250,19 +265,22 @@ def _nearest_file(path: Path) -> str:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether the path is a device, a pipe or a terminal: output goes into it, and it is never replaced."""
+    """Whether the path is a device, a pipe or a terminal. Output is written directly into it, not into a draft."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file. If it fails, an existing file keeps its old content."""
+    """Write a file. If writing fails, an existing file keeps its old content."""
     with _replacing([path], partial(_draft_of_bytes, content)):
         pass
 
 
 @contextmanager
 def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list[TextIO]]:
-    """Open text files for writing, compressed if they end in .gz or .zst. With `force`, existing files are replaced."""
+    """Open text files for writing, compressed if they end in .gz or .zst. They get their names when the block ends.
+
+    An existing file is an error; with `force`, it is replaced.
+    """
     refuse_existing(paths, force=force)
     for path in paths:
         if not path.parent.is_dir():
@@ -273,13 +291,13 @@ def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A new empty folder. When the block ends, it is moved to `path` and replaces the folder there, if there is one."""
+    """Yield a new empty folder. When the block ends, the new folder is moved to `path`; a folder there is replaced."""
     with _replacing([path], _draft_of_folder) as (folder,):
         yield folder
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder. If the process is killed meanwhile, the folder is either complete or removed."""
+    """Remove a folder. If the process is killed meanwhile, `path` is still complete or no longer exists."""
     home = draft_of(path)
     try:
         home.mkdir()
@@ -291,7 +309,7 @@ def remove_folder(path: Path) -> None:
 
 
 def refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
-    """Raise an error if a path exists. With `force`, plain files may exist; folders and special files are refused."""
+    """Raise an error if one of `paths` exists. With `force`, plain files are accepted, but not folders or devices."""
     for path in paths:
         if path.is_dir():
             raise SettingsError(f"{path}: a folder; name a file to write")
@@ -302,15 +320,15 @@ def refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
 
 
 def draft_of(path: Path) -> Path:
-    """A new path for the draft of a file or folder, in the same folder."""
+    """A new path for the draft of the file or folder `path`. The draft is in the same parent folder as `path`."""
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{DRAFT}")
 
 
 def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, folders: bool = False) -> None:
-    """Remove the drafts of files, or of `folders`, that killed processes left in a folder.
+    """Remove the drafts that killed processes left in `folder`: drafts of files, or with `folders` drafts of folders.
 
-    `name` is a pattern of the final names. Drafts that changed in the last `older_than` seconds are kept. No running
-    process may be writing the other ones.
+    `name`: pattern of the final names, e.g. "store". Drafts that were changed in the last `older_than` seconds are
+    kept. All other drafts are removed, so the caller must know that no running process is writing them.
     """
     for path in folder.glob(f".{name}.*-*{DRAFT}"):
         with contextlib.suppress(OSError):
@@ -323,7 +341,10 @@ def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, fol
 
 
 def concerns(error: OSError, *drafts: Path) -> bool:
-    """Whether the error comes from writing `drafts`: it names one of them, or names no file and is one of `FULL`."""
+    """Whether an error comes from writing one of `drafts`.
+
+    The file that the error names must be a draft or be inside a draft. An error without a file must be one of `FULL`.
+    """
     if error.filename is None:
         return error.errno in FULL
     failed = Path(os.fsdecode(error.filename))
@@ -334,9 +355,10 @@ def concerns(error: OSError, *drafts: Path) -> bool:
 def _replacing(
     paths: Sequence[Path], open_draft: Callable[[Path, Path], AbstractContextManager[Opened]]
 ) -> Iterator[list[Opened]]:
-    """Open a draft of each path. When the block ends, the drafts replace the paths; after an error they are removed.
+    """Open a draft of each path. When the block ends, each draft replaces its path. After an error, drafts are removed.
 
-    `open_draft` takes a path and its draft. Errors in the block that do not come from the drafts are raised unchanged.
+    `open_draft(path, draft)` opens one draft. An error of writing a draft is raised as `UnwritableError`; other errors
+    in the block are raised unchanged.
     """
     drafts, in_block = list(map(draft_of, paths)), False
     try:
@@ -410,7 +432,7 @@ def _sync(file: BinaryIO) -> None:
 
 
 def _take_name(draft: Path, path: Path) -> None:
-    """Rename a finished draft to its final path; an existing file or folder there is replaced."""
+    """Rename a finished draft to its final path. An existing file or folder at `path` is replaced."""
     if not draft.is_dir():
         os.replace(draft, path)
         return

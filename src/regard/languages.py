@@ -59,7 +59,7 @@ CJK BOPOMOFO: lzh Literary Chinese, wuu Wu Chinese, yue Cantonese, zh Chinese
 CJK HIRAGANA KATAKANA: ja Japanese
 HANGUL CJK: ko Korean
 """
-"""Scripts, and after the colon the codes and names of the languages that are written in them."""
+"""Before each colon: one or more scripts. After it: the languages written in these scripts, as code and name."""
 _ROWS = [line.partition(": ") for line in _TABLE.replace("\n  ", " ").strip().split("\n")]
 _ENTRIES = [(scripts, *entry.split(" ", 1)) for scripts, _, entries in _ROWS for entry in entries.split(", ")]
 NAMES = {code: name for _, code, name in _ENTRIES}
@@ -74,7 +74,7 @@ _KNOWN = frozenset(script for scripts in SCRIPTS.values() for script in scripts)
 _BEYOND_LATIN = re.compile("[^\\0-\u024f]")  # all letters up to U+024F are Latin
 
 COMMON_SHARE = 0.05
-"""A script counts as a script of a sample if it has at least this share of the letters: others are foreign words."""
+"""`common_scripts` ignores scripts with a smaller share of the letters: such letters come from foreign words."""
 
 
 def language_name(code: str) -> str:
@@ -86,12 +86,12 @@ def language_name(code: str) -> str:
 
 
 def normalize_code(code: str) -> str:
-    """The form in which codes are compared: "en_US" and "EN-us" both give "en-us"."""
+    """The form in which language codes are compared: "en_US" and "EN-us" both give "en-us"."""
     return code.strip().replace("_", "-").casefold()
 
 
 def language_scripts(code: str) -> frozenset[str] | None:
-    """The scripts of the language with this code; None if the code is not in the table."""
+    """The scripts of a language code: "sr" gives CYRILLIC and LATIN, "sr-Latn" only LATIN. None: unknown code."""
     language, *subtags = normalize_code(code).split("-")
     for subtag in subtags:
         if subtag in _SCRIPTS_BY_SUBTAG:
@@ -100,7 +100,7 @@ def language_scripts(code: str) -> frozenset[str] | None:
 
 
 def common_scripts(sentences: Iterable[str]) -> frozenset[str]:
-    """The scripts of a sample of sentences: those with at least `COMMON_SHARE` of its letters."""
+    """The scripts of a sample of sentences. A script is included if it has at least `COMMON_SHARE` of all letters."""
     counts: Counter[str] = Counter()
     for sentence in sentences:
         counts.update(filter(None, map(_letter_script, sentence)))
@@ -108,7 +108,7 @@ def common_scripts(sentences: Iterable[str]) -> frozenset[str]:
 
 
 def share_in(sentence: str, scripts: frozenset[str]) -> float:
-    """The share of the letters of a sentence that belong to one of `scripts`; 1 if it has no letters."""
+    """The share of the letters of a sentence that belong to one of `scripts`; 1 for a sentence without letters."""
     if "LATIN" in scripts and not _BEYOND_LATIN.search(sentence):
         return 1.0  # the common case; looking at each letter would be many times slower
     found = [script for script in map(_letter_script, sentence) if script]

@@ -20,7 +20,7 @@ from regard.errors import RegardError, SettingsError
 
 
 def load(file: str | Path) -> None:
-    """Import a plugin file as a module with the name of the file. Does nothing if it was imported before."""
+    """Import a plugin file as a module with the name of the file. Does nothing if the file was imported before."""
     path = Path(file)
     name = path.stem
     if path.suffix != ".py" or not path.is_file():
@@ -52,7 +52,7 @@ def used_by(recipe: Recipe) -> list[str]:
 
 
 def require(names: Iterable[str], where: str | Path) -> None:
-    """Raise a `SettingsError` that names the first of these plugins that has not been imported."""
+    """Raise a `SettingsError` if one of the modules `names` has not been imported. `where`: the run that needs them."""
     for name in names:
         if name not in sys.modules:
             raise SettingsError(

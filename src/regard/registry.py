@@ -49,7 +49,7 @@ ARCHITECTURES = {
     "transformer-crf": "regard.models.taggers",
     "transformer-lm": "regard.models.language_model",
 }
-"""Architectures: the preset to give as --arch, and the module with the table PRESETS that holds it."""
+"""Architectures: the name of a preset, to give as --arch, and the module whose table PRESETS has this preset."""
 
 EXPORTS = {
     "ctranslate2": "regard.export.ctranslate2",
@@ -59,7 +59,7 @@ EXPORTS = {
 """Export formats: the name to give as --to, and the module that writes the format (see regard/export)."""
 
 ENGINES = {"ctranslate2": "regard.tasks.translate.engine"}
-"""Export formats whose models Regard can run itself, and the module that measures their `quantization_loss`."""
+"""Export formats whose models Regard can run, and the module with `quantization_loss`, which scores such a model."""
 
 IMPORTS = {"marian": "regard.export.marian_import"}
 """Model formats that `regard import` reads, and the module that makes a run folder from such a model."""

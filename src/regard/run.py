@@ -4,10 +4,10 @@ recipe.toml           all settings of the run; the version of the format; the si
 tokenizer.*           or source.* and target.* if each side has its own vocabulary
 weights.safetensors   the weights
 metrics.jsonl         one line per logged step and per validation
-card.json             data hashes, versions, scores with their signatures, cost
+card.json             data hashes, versions, scores (with the settings of each metric), cost of training
 report.html           web page with learning curves, scores and examples
 held-out.jsonl        examples not used in training, to measure how much export or pruning changes the scores
-labels.json           the labels of a classifier or tagger, in the order of its scores
+labels.json           the labels of a classifier or tagger, in the order of the outputs of the network
 checksums.json        the SHA-256 of recipe, tokenizers, labels, weights and held-out examples, checked on loading
 knowledge.jsonl       questions and answers of a retriever; vectors.safetensors: embeddings of the questions
 checkpoints/          the state that `regard resume` continues from
@@ -51,7 +51,7 @@ TOKENIZERS = tuple(f"{side}.{ending}" for side in ("tokenizer", "source", "targe
 CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, *TOKENIZERS)  # files that have a checksum
 LOCK = ".lock"  # locked by the process that trains in the folder
 PREPARING = ".preparing"
-"""File that exists while the data of a new run is prepared. If it is left behind, training replaces the folder."""
+"""File that exists while the data of a new run is prepared. `Run.create` replaces a folder in which it was left."""
 
 
 class Run:
@@ -64,7 +64,10 @@ class Run:
 
     @classmethod
     def create(cls, folder: str | Path) -> Run:
-        """Make the folder. A folder that is not empty is refused, unless its preparation was interrupted."""
+        """Make the folder. A folder that is not empty is an error.
+
+        Only a folder whose preparation was interrupted is removed and made again.
+        """
         folder = cls.refuse_existing(folder)
         run = cls(folder)
         if (folder / PREPARING).is_file():
@@ -79,7 +82,10 @@ class Run:
 
     @staticmethod
     def refuse_existing(folder: str | Path) -> Path:
-        """The folder as a path; raises an error if a run may not be made there, because something exists."""
+        """The folder as a path. Raises an error if `folder` is a file, or a folder that is not empty.
+
+        A folder whose preparation was interrupted is accepted.
+        """
         folder = Path(folder)
         if (folder / PREPARING).is_file():
             return folder
@@ -90,7 +96,10 @@ class Run:
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
-        """Lock the folder, and mark it as unfinished until the block has written everything that resuming needs."""
+        """Lock the folder, and mark it as unfinished until the `with` block ends without an error.
+
+        The block must write everything that `regard resume` needs.
+        """
         mark = self.folder / PREPARING
         try:
             mark.touch()
@@ -132,14 +141,16 @@ class Run:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Sizes for the network's constructor, by argument name: of the vocabularies, and the number of labels."""
+        """Arguments of the network's constructor, by name: the sizes of the vocabularies, and the number of labels."""
         sizes = self._table.get("sizes", {})
         if not (isinstance(sizes, dict) and all(type(size) is int and size > 0 for size in sizes.values())):
-            raise RunError(f"{self.folder / RECIPE}: [sizes] must hold whole numbers above 0")
+            raise RunError(
+                f"{self.folder / RECIPE}: [sizes] must hold whole numbers above 0; take the file from a copy of the run"
+            )
         return dict(sizes)
 
     def write_recipe(self, recipe: Recipe, sizes: Mapping[str, int] | None = None) -> None:
-        """Store the settings, and the sizes of the network. If `sizes` is None, the stored sizes are kept."""
+        """Store the settings and `sizes` (see the property). If `sizes` is None, the stored sizes are kept."""
         import tomli_w
 
         if sizes is None:
@@ -150,7 +161,7 @@ class Run:
             self.__dict__.pop(name, None)
 
     def write_sizes(self, **sizes: int) -> None:
-        """Store the sizes for the network's constructor. The settings must have been stored before."""
+        """Store the sizes for the network's constructor. The caller must have stored the settings before."""
         self.write_recipe(self.recipe, sizes)
 
     @cached_property
@@ -170,7 +181,7 @@ class Run:
                 self.checksums.write(file, content)
 
     def new_store(self) -> contextlib.AbstractContextManager[Path]:
-        """A new folder for the training data. It becomes `store/` of the run when the block ends."""
+        """Yield a new folder for the training data. When the `with` block ends, it becomes `store/` of the run."""
         return atomic_folder(self.folder / "store")
 
     @property
@@ -179,19 +190,19 @@ class Run:
         return "scores" in self.card and not (self.folder / "store").exists()
 
     def require(self, *tasks: str) -> Run:
-        """Return the run if its task is one of `tasks`; otherwise raise an error that names the right command."""
+        """Return the run if its task is one of `tasks`; otherwise raise an error that names its command."""
         task = find_task(self.recipe.data.task)
         if task.name not in tasks:
             raise RunError(f'{self.folder} {task.does}; use "regard {task.command} {self.folder}"')
         return self
 
     def require_model_kind(self, kind: str) -> Run:
-        """Return the run if its network is of this kind, e.g. "seq2seq"; otherwise raise an error as `require` does."""
+        """Return the run if its network is of this kind, e.g. "seq2seq"; otherwise raise the error of `require`."""
         return self if find_task(self.recipe.data.task).model_kind == kind else self.require()
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The labels of a classifier or tagger, in the order of its scores."""
+        """The labels of a classifier or tagger, in the order of the outputs of the network."""
         path = self.folder / LABELS
         self.checksums.check(LABELS)
         try:
@@ -268,7 +279,7 @@ class Run:
         write_atomically(self.folder / CARD, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The logged entries, oldest first. Steps that were repeated after resuming from a checkpoint occur once."""
+        """The entries of metrics.jsonl, oldest first. Of steps that resuming repeated, only new entries are kept."""
         kept: list[dict[str, Any]] = []
         for line in reversed(read_metrics(self.folder / METRICS)):
             if not kept or line["step"] <= kept[-1]["step"]:
@@ -308,12 +319,14 @@ class Run:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder, so that no other process can train in it, and remove drafts of killed processes."""
+        """Lock the folder, so that no other process can train in it, and remove drafts that killed processes left."""
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(exclusive(self.folder / LOCK))
             except BlockingIOError:
-                raise RunError(f"{self.folder}: another process is training in this folder") from None
+                raise RunError(
+                    f"{self.folder}: another process is training in this folder; wait until it ends"
+                ) from None
             except OSError as error:
                 raise RunError(f"{self.folder}: cannot lock the run folder ({error.strerror})") from None
             # Only the process with the lock writes weights, store and checkpoints, so their drafts are abandoned.
@@ -344,7 +357,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def open_together(run: str | Path, *others: str | Path) -> list[Run]:
-    """Open the runs of an ensemble. All must have weights and the same vocabulary. Does not import torch."""
+    """Open the runs of an ensemble. A run without weights or with another vocabulary is an error. Needs no torch."""
     first, *more = runs = [Run.open(folder).require_model_kind("seq2seq") for folder in (run, *others)]
     for member in runs:
         member.require_weights()

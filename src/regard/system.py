@@ -1,7 +1,7 @@
 """Everything that differs between operating systems: locks, cores, memory, signals, moved folders, output encoding.
 
-Other modules never test for a system by name. If a system lacks a feature, the feature is skipped where only speed or
-durability depends on it, and replaced where results depend on it (locks).
+Other modules never test for a system by name. A feature that a system lacks is skipped if only speed or durability
+depends on the feature. If results depend on it (locks), another implementation is used.
 """
 
 from __future__ import annotations
@@ -54,18 +54,20 @@ def free_memory() -> float:
 def keep_memory() -> bool:
     """Make the allocator keep freed memory instead of returning it to the kernel; returns False if it cannot.
 
-    Each training step allocates the same large blocks again, and the kernel would clear every page each time, which
-    costs a tenth of the throughput. The whole process is affected, so only the command line and the server call this.
+    Each training step allocates the same large blocks again. The kernel would fill their pages with zeros each time,
+    which costs a tenth of the throughput. The call changes the whole process, so only the command line and the server
+    make it.
     """
     mallopt = _glibc("mallopt")
     return mallopt is not None and all(mallopt(name, 1 << 30) for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD))
 
 
 def share_one_heap() -> bool:
-    """Make all threads allocate from one heap; returns False if the C library cannot. Call it before threads start.
+    """Make all threads allocate from one heap; returns False if the C library cannot.
 
-    glibc gives each thread its own heap, and no thread can use memory that another thread has freed. A server that gets
-    texts of all lengths would grow for hours (`tests/surface/test_hostile.py` measures it).
+    The caller must call it before any thread starts. By default, glibc gives each thread its own heap, and no thread
+    can use memory that another thread has freed. The memory of a server that gets texts of all lengths would grow for
+    hours (`tests/surface/test_hostile.py` measures this).
     """
     mallopt = _glibc("mallopt")
     return mallopt is not None and bool(mallopt(_ARENA_MAX, 1))
@@ -92,7 +94,7 @@ def _glibc(name: str) -> Callable[..., int] | None:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Lock a file until the block or the process ends. Raises BlockingIOError at once if it is already locked."""
+    """Lock a file until the block or the process ends. Raises BlockingIOError at once if the file is already locked."""
     from filelock import FileLock, Timeout
 
     try:
@@ -122,8 +124,8 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 def rename_folder(folder: Path, target: Path) -> None:
     """Rename a folder; tries again for two seconds if the system refuses.
 
-    Windows refuses to rename a folder while any program, such as a virus scanner, has a file in it open. This process
-    must close its own memory-mapped files first.
+    Windows refuses to rename a folder while any program, such as a virus scanner, has a file in it open. The
+    caller must first close its own memory-mapped files in the folder.
     """
     for left in reversed(range(20)):
         try:

@@ -38,7 +38,7 @@ QUIET = "dim"  # style of labels and notes
 
 @dataclass(frozen=True)
 class Command:
-    """One command. A module with commands has a table COMMANDS: a `Command` for each name."""
+    """One command. Each module of commands has a dictionary COMMANDS from the names of its commands to `Command`s."""
 
     help: str
     """What the command does: the first lines of its --help."""
@@ -57,14 +57,14 @@ class Command:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises errors of one line; for a mistyped option, the message suggests the nearest."""
+    """An argument parser that raises errors of one line. For a mistyped option, the error suggests a similar option."""
 
     def __init__(self, prog: str, arguments: Sequence[str] = ()):
         width = min(os.get_terminal_size().columns, 110) if sys.stdout.isatty() else 100
         formatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28, width=width)
         super().__init__(prog=prog, allow_abbrev=False, formatter_class=formatter)
         self.arguments = list(arguments)
-        """The command line that will be parsed: the help of some commands depends on an option in it."""
+        """The command line that will be parsed. For some commands, the text of --help depends on its options."""
 
     def error(self, message: str) -> NoReturn:
         """Raise an error instead of printing the usage and exiting."""
@@ -106,7 +106,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_setting(parser: argparse._ActionsContainer, flag: str, path: str, metavar: str = "") -> None:
-    """Add an option for the setting `path`, e.g. "train.seed". A boolean setting gets an option without a value."""
+    """Add the option `flag` for the setting `path`, e.g. "train.seed". For a boolean setting it takes no value."""
     section, key = path.split(".")
     settings = all_sections()[section]
     kind, text = get_type_hints(settings)[key], brief(describe(settings)[key]).replace("%", "%%")
@@ -123,7 +123,7 @@ def add_set(parser: argparse._ActionsContainer, example: str = "train.warmup_ste
 
 
 def given_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """The settings that were given as options, as nested tables."""
+    """The settings that were given as options, as nested tables: {"train": {"seed": 2}}."""
     table: dict[str, dict[str, Any]] = {}
     for path, value in vars(options).items():
         section, dot, key = path.partition(".")
@@ -133,7 +133,7 @@ def given_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 
 def brief(text: str) -> str:
-    """The first statement of a help text, without references to papers, for lists with one line per entry."""
+    """A short help text, for lists: the first sentence, up to its first semicolon, without references to papers."""
     text = re.sub(r" \([^()]*\bet al\.[^()]*\)", "", text)
     first = re.split(r"(?<!e\.g)\.\s|; ", text, maxsplit=1)[0].rstrip(".")
     is_word = re.match(r"(A|[A-Z][a-z]+)[ ,]", first)
@@ -172,7 +172,11 @@ def add_search(parser: Parser) -> argparse._ArgumentGroup:
 
 
 def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[str, Any]:
-    """The search settings that were given as options. Each of `own` (or the default settings) must accept them."""
+    """The search settings that were given as options.
+
+    `own`: the search settings of the runs that will be used; empty: the default settings. If the given settings do not
+    fit together with one of them, an error is raised.
+    """
     table = with_overrides(given_settings(options), options.set)
     for section in table:
         if section != "search":
@@ -184,7 +188,7 @@ def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[s
 
 
 def text_or_file(given: str) -> str:
-    """The argument itself, or the text of the file with this name; the lines of a file are joined by spaces."""
+    """If `given` is the name of a file: its text, with lines joined by spaces. Otherwise `given` itself."""
     if len(given) > 255 or not Path(given).is_file():
         suffixes = (".txt", ".md", ".html", ".tsv", ".jsonl", ".csv", ".conll", ".conllu")
         if Path(given).suffix in suffixes and not any(map(str.isspace, given)):  # the name of a file, not a text
@@ -218,7 +222,7 @@ def for_people() -> bool:
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Row], *, note: str = "") -> None:
-    """Print a table: aligned on a terminal, with `note` below it; tab-separated elsewhere. `headings` may be empty."""
+    """Print a table: on a terminal aligned and with `note` below, otherwise tab-separated. `headings` may be empty."""
     rows = [list(row) for row in rows]
     if not for_people():
         for row in ([list(headings)] if headings else []) + rows:
@@ -295,9 +299,10 @@ def printable(text: str) -> str:
 
 
 def bar(share: float, width: int, *, grows_left: bool = False) -> str:
-    """A bar of `share` times `width` characters, rounded to eighths, or to halves if `grows_left`.
+    """A horizontal bar: `share * width` block characters, rounded to an eighth of a character.
 
-    At least the smallest part is drawn if `share` is not 0. An output that is not UTF-8 gets "#" characters.
+    `grows_left`: a bar whose right end is fixed, rounded to half a character. If `share` is above 0, the bar is never
+    empty. If standard output is not UTF-8, the bar consists of "#" characters.
     """
     share = min(max(share, 0.0), 1.0)
     if not (sys.stdout.encoding or "").lower().startswith("utf"):
@@ -314,12 +319,12 @@ def bar(share: float, width: int, *, grows_left: bool = False) -> str:
 
 
 def show_words(part: ShadedSentence) -> None:
-    """Print the words of one text, shaded by their weights."""
+    """Print the words of the sentence `part`, shaded by their weights."""
     console().print(_shade(part, part.weight * max((word.weight for word in part.words), default=0.0)))
 
 
 def show_weights(parts: Sequence[ShadedSentence]) -> None:
-    """Print one line per part: its weight as a number and as a bar, and its words shaded by their weights."""
+    """Print one line per sentence: its weight as a number and as a bar, then its words, shaded by their weights."""
     from rich.text import Text
 
     longest_bar = 6  # characters
@@ -332,7 +337,10 @@ def show_weights(parts: Sequence[ShadedSentence]) -> None:
 
 
 def _shade(part: ShadedSentence, strongest: float) -> Text:
-    """The text as `Text` of rich: the larger the weight of a word, the brighter its background."""
+    """The sentence as `Text` of rich. The larger the weight of a word, the brighter its background.
+
+    Brightness depends on the product of sentence weight and word weight; a product of `strongest` is the brightest.
+    """
     from rich.text import Text
 
     shaded, place = Text(), 0
@@ -353,7 +361,7 @@ def _shade(part: ShadedSentence, strongest: float) -> Text:
 
 @contextmanager
 def status(doing: str = "") -> Iterator[Callable[[str], None]]:
-    """Show `doing` as a status line during the block. Yields a function that changes the text."""
+    """Show `doing` as a status line during the block. Yields a function that replaces the text."""
     if not sys.stderr.isatty():
         yield lambda doing: None
         return
@@ -369,7 +377,8 @@ def progress(
 ) -> Iterator[Callable[[int], None]]:
     """Show a progress bar if the block takes more than a second. Yields a function that adds to the count.
 
-    `total` may be a function, which is called on a terminal only; `done` is the count at the start.
+    `unit`: what is counted, e.g. "pairs". `total`: the final count, or a function that computes it, which is called
+    only on a terminal. `doing`: text before the bar. `done`: the count at the start.
     """
     if not sys.stderr.isatty():
         yield lambda count: None

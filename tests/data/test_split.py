@@ -132,10 +132,9 @@ def test_what_cannot_be_done_is_told() -> None:
     knot = [Pair("Yes.", f"so {number}") for number in range(9)]
     with pytest.raises(CorpusError) as caught:
         plan_split(knot, 2, 0, where="a.tsv")
-    knotted = "9 of 9 pairs are connected through shared sentences"
-    assert (
-        str(caught.value) == f"a.tsv: no pairs for valid: {knotted}; clean it, or ask for more pairs (data.valid_size)"
-    )
+    knotted = "9 of 9 pairs share sentences and must stay together"
+    advice = "clean the corpus, or ask for more pairs, so that such a group fits (data.valid_size)"
+    assert str(caught.value) == f"a.tsv: no pairs for valid: {knotted}; {advice}"
     for valid, test, told in (
         (5, 4, "valid 5 and test 4 leave nothing of 9 pairs for train"),
         (0.5, 0.5, "valid 4 and test 4 leave nothing of 8 pairs for train"),

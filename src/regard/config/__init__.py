@@ -51,7 +51,7 @@ class DataSettings(CheckedSettings):
     valid_size: CountOrZero = 1000
     """Number of examples to hold out when `valid` is empty; at most 5 % of sentence pairs, or 10 % of documents."""
     test_size: CountOrZero = 1000
-    """Number of examples to hold out for the final score when `valid` and `test` are empty; at most `valid_size`."""
+    """Number of examples to hold out for the final score if `valid` and `test` are empty; limited like `valid_size`."""
     source_language: str = ""
     """Language code of the source, e.g. "en": stored in the card, and selects the source side in TMX and PO files."""
     target_language: str = ""
@@ -84,7 +84,7 @@ class TokenizerSettings(CheckedSettings):
             not self.subword_regularization or self.kind in ("bpe", "unigram"),
             'tokenizer.subword_regularization needs subwords; set it to 0, or tokenizer.kind to "bpe" or "unigram"',
         )
-        require(all(self.special_tokens), "tokenizer.special_tokens must not be empty")
+        require(all(self.special_tokens), "tokenizer.special_tokens must not contain an empty string")
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class TrainSettings(CheckedSettings):
     checkpoint_every: Count = 500
     """Number of steps between checkpoints to resume from."""
     patience: CountOrZero = 10
-    """Stop after this many validations without improvement (of score or loss if the task writes text); 0: never."""
+    """Stop after this many validations without a better score (or lower loss, if the task writes text); 0: never."""
     metric: str = "loss"
     """The validation score that selects the best weights; each task has its own scores and its own default."""
     validation_sentences: CountOrZero = 500
@@ -232,13 +232,13 @@ class SearchSettings(CheckedSettings):
 
 @dataclass(frozen=True)
 class ModelSettings(CheckedSettings):
-    """Base of the settings of all architectures, with the properties that other modules may use."""
+    """Base class of the settings of each architecture. Other modules use only the properties that are defined here."""
 
     section: ClassVar[str] = "model"
     kind: ClassVar[str] = ""
     """What the network is: "seq2seq", "classifier", "tagger", "text-encoder" or "decoder"."""
     network: ClassVar[str] = ""
-    """Name of the network class: "Recurrent" in the module of the settings, or "package.module.Class"."""
+    """The network class: "Class" if it is in the same module as the settings, otherwise "package.module.Class"."""
     about: ClassVar[str] = ""
     """The paper of the architecture, for `regard info --arch`."""
 

@@ -1,7 +1,7 @@
 """Ranges of settings, written as types: `width: Annotated[int, Range(1, 65_536)]`.
 
-`CheckedSettings` compares every value with the range of its type. A settings class itself checks only conditions on
-several settings. Every floating-point number must be finite, with or without a range.
+`CheckedSettings` compares every value with the range of its type. A settings class itself checks only conditions
+that involve several settings. Every floating-point number must be finite, with or without a range.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from regard.errors import SettingsError
 
 @dataclass(frozen=True)
 class Range:
-    """The allowed values of a number, or of each element of a tuple. `above` and `below` are not allowed themselves."""
+    """The allowed values of a number, or of each element of a tuple: low <= value <= high, above < value < below."""
 
     low: float | None = None
     high: float | None = None

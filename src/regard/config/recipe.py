@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from regard.tasks import Task
 
 FORMAT = 1
-"""Version of recipe.toml in a run folder. Newer versions are refused; older ones are converted by MIGRATIONS."""
+"""Version of recipe.toml in a run folder. Newer versions are an error; MIGRATIONS converts older versions."""
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """For each older format, a function that converts the tables of recipe.toml to the next format."""
 
@@ -73,7 +73,10 @@ def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
 
 
 def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
-    """Build and check a recipe from nested tables. Missing settings get the defaults of the task or of their class."""
+    """Build and check a recipe from nested tables. `where`: the place that error messages name.
+
+    A missing setting gets the default of the task, or if the task has none, the default of the settings class.
+    """
     data = table.get("data", {})
     name = data.get("task", DataSettings.task) if isinstance(data, Mapping) else DataSettings.task
     if not isinstance(name, str):
@@ -102,7 +105,7 @@ def find_task(name: str, where: str = "data.task") -> Task:
 
 
 def join_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two recipes of nested tables. Where both have a value, that of `above` is used."""
+    """Merge two recipes, given as nested tables. For a setting that is in both, the value in `above` is used."""
     merged = {key: dict(value) if isinstance(value, Mapping) else value for key, value in below.items()}
     for section, values in above.items():
         beside = merged.get(section, {})
@@ -112,7 +115,7 @@ def join_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str,
 
 
 def to_table(settings: Any) -> dict[str, Any]:
-    """Settings as tables that `make_recipe` can read. A recipe gives only the sections that its task uses."""
+    """Settings as tables that `make_recipe` can read. Of a `Recipe`, only sections that its task uses are included."""
     if not isinstance(settings, Recipe):
         return dataclasses.asdict(settings, dict_factory=lambda items: {key: v for key, v in items if v is not None})
     task = find_task(settings.data.task)
@@ -120,7 +123,7 @@ def to_table(settings: Any) -> dict[str, Any]:
 
 
 def all_sections() -> dict[str, type]:
-    """The settings class of each section of recipes, also those of all tasks, but without the model section."""
+    """The settings class of each section: data, tokenizer, train, search and one per task, but not model."""
     hints = get_type_hints(Recipe)
     shared = {name: hints[name] for name in ("data", "tokenizer", "train", "search")}
     return shared | {name: task.settings for name in TASKS if (task := find_task(name)).settings}
@@ -160,7 +163,11 @@ def describe(settings: type) -> Mapping[str, str]:
 
 
 def _build(kind: Any, table: Any, where: str, section: str) -> Any:
-    """Build settings of the class `kind` from a table; checks names and types. A model starts from its preset."""
+    """Build settings of the class `kind` from a table; checks names and types.
+
+    Settings that are not in the table keep their defaults; the defaults of a model are those of its preset. `where` and
+    `section` are for error messages.
+    """
     if not isinstance(table, Mapping):
         raise SettingsError(f"{where}: {section} must be a table of settings")
     base = settings_of(table.get("arch", DEFAULT_ARCH), where) if kind is ModelSettings else kind()

@@ -1,7 +1,7 @@
 """Batches: the tensors that a model gets, and the order of the training batches.
 
-Training reads one endless stream of batches, epoch after epoch. The stream depends only on the seed, so a position in
-the stream is enough to continue training, with one process or with many.
+Training reads one endless stream of batches, epoch after epoch. The stream depends only on data and
+seed, so a position in the stream is enough to continue training, with one process or with many.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regard.errors import TrainingError
 from regard.text.tokenizer import EOS, SOS
 
 JITTER = 0.1
-"""Share of the items that are sorted as if they were one token longer, so that batches differ between epochs."""
+"""Items are sorted by length. This share of them counts as one token longer, so that batches differ between epochs."""
 Index = NDArray[np.int64]
 """Indices of items (sentence pairs or documents) in a store."""
 
@@ -34,7 +34,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """Base of batches: a dataclass of tensors, whose first dimension is the batch, and of other batches."""
+    """Base class of batches. A field is a tensor whose first dimension is the batch, another batch, or a number."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
         """A copy in which every tensor is replaced by `change(tensor)`."""
@@ -49,7 +49,7 @@ class TensorBatch:
         return self.map(lambda tensor: tensor.to(device))
 
     def rows(self, index_R: Tensor) -> Self:
-        """The items with these indices in the batch; the padding stays."""
+        """A batch of only the items at positions `index_R` of this batch. The padded length does not change."""
         return self.map(lambda tensor: tensor[index_R])
 
 
@@ -127,7 +127,7 @@ def _pad(rows: Sentences, pad: int) -> tuple[NDArray[np.int64], NDArray[np.bool_
 
 @dataclass(frozen=True)
 class DocumentBatch(TensorBatch):
-    """Padded documents, each a list of segments of tokens, and their labels if they have any."""
+    """Padded documents and their labels. A document is a list of segments: each a sentence, or several sentences."""
 
     ids_BUS: Tensor
     mask_BUS: Tensor
@@ -138,7 +138,7 @@ class DocumentBatch(TensorBatch):
 
     @property
     def target_tokens(self) -> int:
-        """Number of documents: the loss is a sum over documents, and this divides it."""
+        """Number of documents. The loss of a batch is a sum over documents, which training divides by this number."""
         return len(self.target_BL)
 
 
@@ -146,7 +146,11 @@ def make_documents(
     documents: Sequence[Sentences], pad: int, window: int = 0, labels: Sequence[Sequence[int]] = (), count: int = 0,
     index: Index | None = None,
 ) -> DocumentBatch:  # fmt: skip
-    """Make a batch of documents. `window`: see `_segments`. `labels`: label indices per document, below `count`."""
+    """Make a batch of documents. `window`: see `_segments`.
+
+    `labels`: the label indices of each document. `count`: the number of labels that exist. `index`: the indices of the
+    documents in the store; default: 0, 1, ...
+    """
     segments = [_segments([len(sentence) for sentence in sentences], window) for sentences in documents]
     lengths_BU = np.zeros((len(documents), max(map(len, segments))), np.int64)
     for row, found in enumerate(segments):
@@ -162,7 +166,10 @@ def make_documents(
 
 
 def _segments(lengths: Sequence[int], window: int) -> Sequence[int]:
-    """Lengths of the segments: one sentence per segment, or as many sentences as fit into `window` tokens."""
+    """The lengths of the segments of a document whose sentences have these `lengths`.
+
+    With `window` 0, each sentence is a segment. Otherwise a segment is as many sentences as fit into `window` tokens.
+    """
     if not window:
         return lengths
     joined = [lengths[0]]
@@ -179,7 +186,7 @@ def _segments(lengths: Sequence[int], window: int) -> Sequence[int]:
 
 
 class BatchPosition(NamedTuple):
-    """The number of an epoch (the first is 0), and the position in the stream at which it starts."""
+    """The number of an epoch (the first is 0), and the position in the stream of batches at which this epoch starts."""
 
     epoch: int
     position: int
@@ -203,7 +210,10 @@ class BatchStream:
         weights: Sequence[StorePart] = (),
         known: BatchPosition = START,
     ):
-        """`known`: where an epoch starts, from `mark`. Earlier epochs are not planned and cannot be read."""
+        """`known`: the start of an epoch, as returned by `mark`. Batches of earlier epochs cannot be read.
+
+        For the other arguments, see `epoch_batches`.
+        """
         if not len(lengths[0]):
             raise TrainingError("there is nothing to train on: every pair has an empty side or exceeds data.max_length")
         self._marks = [known]
@@ -215,7 +225,7 @@ class BatchStream:
         return self._plan(mark.epoch)[position - mark.position]
 
     def mark(self, position: int) -> BatchPosition:
-        """The epoch of a position, with the position at which the epoch starts."""
+        """The epoch that contains `position`, and the position at which this epoch starts."""
         while (last := self._marks[-1]).position <= position:  # the number of batches is known once an epoch is planned
             self._marks.append(BatchPosition(last.epoch + 1, last.position + len(self._plan(last.epoch))))
         place = bisect(self._marks, position, key=lambda mark: mark.position) - 1
@@ -229,8 +239,10 @@ def epoch_batches(
 ) -> list[Index]:
     """The batches of one epoch, in the order of training. The result depends only on the arguments.
 
-    A batch has at most `budget` tokens: number of pairs times the longer padded side, EOS or SOS included. A pair
-    with more tokens is a batch of its own. The pairs of a batch have similar lengths on both sides.
+    `lengths`: number of source tokens and number of target tokens of each item. `weights`: the corpora and how often
+    their items are used; empty: every item once. A batch has at most `budget` tokens: the number of its items times the
+    length of its longest side, with EOS or SOS. An item with more tokens is a batch of its own. The items of a batch
+    have similar lengths on both sides.
     """
     chance = np.random.Generator(np.random.PCG64([seed % (1 << 64), epoch]))
     order = chance.permutation(_epoch_items(len(lengths[0]), weights, chance))  # the order within equal lengths
@@ -246,7 +258,10 @@ def epoch_batches(
 
 
 def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False) -> list[list[int]]:
-    """Indices of sequences with these lengths, longest first, in batches of at most `budget` tokens with padding."""
+    """Divide sequences, longest first, into batches of at most `budget` tokens with padding.
+
+    Each batch is a list of indices into `lengths`. `skip_empty`: sequences of length 0 are left out.
+    """
     sizes = np.asarray(lengths, np.int64)
     order = np.argsort(-sizes, kind="stable")
     if skip_empty:
@@ -255,9 +270,10 @@ def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False)
 
 
 def batch_bounds(longest: NDArray[np.integer], budget: int) -> list[int]:
-    """Divide rows of these lengths into batches: batch n holds the rows from bounds[n] up to bounds[n + 1].
+    """Divide rows of the lengths `longest` into batches: batch n has the rows result[n] to result[n + 1] - 1.
 
-    The number of rows times the largest length in a batch is at most `budget`; an empty row counts as length 1.
+    In a batch, the number of rows times the largest length is at most `budget`. An empty row counts as length 1, and a
+    row longer than `budget` is a batch of its own.
     """
     longest = np.maximum(longest, 1)
     bounds = [0]
@@ -270,7 +286,10 @@ def batch_bounds(longest: NDArray[np.integer], budget: int) -> list[int]:
 
 
 def _epoch_items(pairs: int, weights: Sequence[StorePart], chance: np.random.Generator) -> Index:
-    """The indices of the items of an epoch. An item of weight 2.3 occurs twice, and once more with probability 0.3."""
+    """The indices of the items of an epoch. `pairs`: the number of items in the store.
+
+    An item of weight 2.3 occurs twice, and once more with probability 0.3.
+    """
     items, start = [], 0
     for end, weight in weights or (StorePart(pairs, 1.0),):
         part = np.arange(start, end)

@@ -25,7 +25,8 @@ class Roles:
     """The subject, the verb and the object of a sentence, as indices into `words(sentence)`.
 
     In a sentence with a reason ("... because it was tired"), the roles are those of the first clause. Where Italian
-    drops the pronoun, the subject is empty. "Piacere" swaps the roles: in "Mi piace la casa" the house is the subject.
+    drops the pronoun, the subject is empty. The verb "piacere" (to please) has the liked thing as its subject: in
+    "Mi piace la casa" (I like the house), the subject is "la casa".
     """
 
     subject: tuple[int, ...]
@@ -40,13 +41,13 @@ class Phrase:
     source: str
     target: str
     alignment: tuple[tuple[int, int], ...]
-    """Pairs of indices into `words(source)` and `words(target)`."""
+    """The aligned words: index into `words(source)`, and index into `words(target)`."""
     source_roles: Roles
     target_roles: Roles
 
 
 def corpus_of(name: str) -> str:
-    """The name without its part: "phrasebook:valid" gives "phrasebook"; "" if it is not a built-in corpus."""
+    """The name without its part: "phrasebook:valid" gives "phrasebook"; "" if `name` is no built-in corpus."""
     corpus = name.partition(":")[0]
     return corpus if corpus in BUILTIN else ""
 
@@ -69,8 +70,9 @@ def part_of(name: str) -> str:
 def read_phrases(part: str = "train") -> tuple[Phrase, ...]:
     """Sentence pairs of the phrasebook: 24,000 in "train", 500 in "valid", 1,000 in "test".
 
-    No sentence, source or target, is in two parts. The training part begins with the sentences of the lectures. Each
-    sentence of the test part combines two words that do not occur together in a sentence of the other parts.
+    No sentence, source or target, is in two parts. The training part begins with examples from lectures
+    ("The animal didn't cross the street because it was too tired."). Each sentence of the test part has two words that
+    do not occur together in any sentence of the other parts.
     """
     return tuple(
         Phrase(
@@ -91,13 +93,13 @@ def read_conversations(part: str = "train") -> tuple[tuple[str, ...], ...]:
 
 
 def read_texts(name: str) -> Iterator[str]:
-    """The texts of a part of a corpus: the source sentences of pairs, or the turns of conversations."""
+    """The texts of the part `name`, e.g. "phrasebook:valid": source sentences of pairs, or turns of conversations."""
     for row in _rows(corpus_of(name), part_of(name)):
         yield from row["turns"] if "turns" in row else [row["source"]]
 
 
 def part_hash(name: str) -> str:
-    """SHA-256 of the text of a part: of lines "source, tab, target", or of the turns as JSON lists."""
+    """SHA-256 of a part, e.g. "phrasebook:valid": of the lines "source, tab, target", or of JSON lists of turns."""
     digest = hashlib.sha256()
     for row in _rows(corpus_of(name), part_of(name)):
         text = json.dumps(row["turns"]) if "turns" in row else f"{row['source']}\t{row['target']}\n"

@@ -35,13 +35,13 @@ class CleaningSettings:
     max_length_ratio: float = 4.0
     """Remove pairs with one side this many times longer than the other; 0: no limit."""
     min_script: float = 0.5
-    """Remove pairs in which less than this share of a side's letters is in the language's script; 0: not checked."""
+    """Remove pairs if on one side less than this share of the letters is in the script of the language; 0: no check."""
     drop_control: bool = True
     """Remove pairs with control characters, unusual line separators or the replacement character U+FFFD."""
     drop_html: bool = True
     """Remove pairs with HTML tags or entities such as &nbsp; in the text."""
     drop_copies: bool = True
-    """Remove pairs whose target is a copy of the source, if it contains a letter."""
+    """Remove pairs whose target is a copy of the source, unless they have no letters (e.g. numbers)."""
     drop_duplicates: bool = True
     """Remove pairs whose two sides are exactly those of an earlier pair."""
 
@@ -130,7 +130,10 @@ _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|([A-Za-z][A-Za-z0-9]{1
 
 
 def _make_checks(settings: CleaningSettings, head: Sequence[Pair]) -> dict[str, Callable[[Pair], bool]]:
-    """The checks that are turned on, by rule. `head`: first pairs, which show the scripts of an unknown language."""
+    """For each rule that is turned on, a function that returns whether the rule removes a pair.
+
+    `head`: the first pairs of the corpus. If the language of a side is unknown, the letters of `head` give its scripts.
+    """
     words, characters = settings.max_words or math.inf, settings.max_characters or math.inf
 
     def is_too_long(text: str) -> bool:

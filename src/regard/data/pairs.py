@@ -38,7 +38,10 @@ class Languages(NamedTuple):
 
 
 def find_language(asked: str, codes: Iterable[str]) -> str | None:
-    """The one of `codes` that equals `asked`, or else starts with it: "en" finds "EN-US". Letter case is ignored."""
+    """The first of `codes` that equals `asked`, or else the first that extends it: "en" finds "EN-US".
+
+    Letter case is ignored. None if there is no such code, or `asked` is empty.
+    """
     wanted, codes = normalize_code(asked), list(codes)
     if not wanted:
         return None
@@ -79,7 +82,7 @@ def read_corpus(corpus: Corpus, source_language: str = "", target_language: str 
 
 
 def content_hash(corpus: Corpus) -> str:
-    """SHA-256 of the file of the corpus as it is on disk, or of the source file followed by the target file."""
+    """SHA-256 of the bytes of the corpus: of its one file, or of the source file followed by the target file."""
     if corpus_of(corpus.source):
         return part_hash(corpus.source)
     digest = hashlib.sha256()
@@ -105,7 +108,10 @@ def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
 
 
 def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Read the first two columns; or, if the first row is a header with the languages, the columns it names."""
+    """Read two columns. If the first row has the two language codes, or "source" and "target", it is a header.
+
+    The header determines which columns are read. Without a header, the first two columns are source and target.
+    """
 
     def find(cells: list[str]) -> list[int] | None:
         keys = _find_keys(tuple(cells), languages)
@@ -116,7 +122,10 @@ def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:
 
 
 def read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Read one JSON object per line. An empty line is a pair with two empty sides, as in plain text files."""
+    """Read one JSON object per line. Its keys are the two language codes, or "source" and "target".
+
+    The keys may also be in an inner object "translation". An empty line is a pair with two empty sides.
+    """
     form, empty = "a line is an object that holds both sides", {"source": "", "target": ""}
     for number, record in records.read_objects(path, form, empty):
         yield _pair_from_record(record, languages, path, number)
@@ -158,7 +167,7 @@ def _find_keys(keys: tuple[str, ...], languages: Languages) -> tuple[str, str] |
 
 
 def read_parquet(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Read the columns that have the names of the keys of JSON lines. A null value is an empty side."""
+    """Read the columns with the same names as the keys in `read_jsonl`. A null value is an empty side."""
 
     def choose(columns: list[str]) -> Sequence[str]:
         if "translation" in columns:
@@ -178,7 +187,7 @@ _CODE_TAGS = frozenset({"bpt", "ept", "it", "ph", "ut"})
 
 
 def read_tmx(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Read the translation units that have both languages; if a language has several variants, the first."""
+    """Read the translation units that have both languages. Of several texts in a language, the first is used."""
     found: dict[str, None] = {}  # an ordered set
     any_pair = False
     for unit in _read_units(path):
@@ -246,9 +255,9 @@ _CLOSED = re.compile(r'(?<!\\)(?:\\\\)*"$')  # a quotation mark that is not esca
 def read_po(path: Path, languages: Languages) -> Iterator[Pair]:
     """Read the translated entries of a gettext catalog: untranslated, fuzzy and obsolete entries are skipped.
 
-    A plural entry gives the singular with the first form, and the plural with each further form (or with the first,
-    in a language that has only one). If the language of the catalog is the source language, the sides are swapped. The
-    whole file is held in memory, since polib does so; catalogs are small.
+    A plural entry gives several pairs: the singular with the first translation, and the plural with each of the other
+    translations. If there is only one translation, both are paired with it. If the language of the catalog is the
+    source language, source and target are swapped. The whole file is held in memory, since polib does so.
     """
     catalog = _parse_po(path)
     code, backwards = catalog.metadata.get("Language", ""), False

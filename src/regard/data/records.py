@@ -21,7 +21,7 @@ from regard.files import opened, read_lines, require, split_suffix
 from regard.text.tokenizer import normalize
 
 Find = Callable[[list[str]], Sequence[int] | None]
-"""Takes the first row, stripped and in lower case. Returns the indices of the wanted columns; None: not a header."""
+"""Takes the cells of the first row, in lower case. Returns the indices of the wanted columns; None: not a header."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ Find = Callable[[list[str]], Sequence[int] | None]
 
 
 def by_name(*columns: Sequence[str]) -> Find:
-    """A function that finds columns by name. Each of `columns` lists the names that one column may have."""
+    """A function that finds columns by name. Each of `columns` lists the possible names of one column."""
 
     def find(cells: list[str]) -> Sequence[int] | None:
         places = [next((cells.index(name) for name in names if name in cells), None) for names in columns]
@@ -41,9 +41,10 @@ def by_name(*columns: Sequence[str]) -> Find:
 def read_tsv(
     path: Path, form: Sequence[str], find: Find, *, rest: bool = False, keep_empty: bool = False
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line number and cells of each row. Quotes have no meaning. Without a header, the first columns are read.
+    """Line number and cells of each row. Quotation marks are ordinary characters.
 
-    `form`: names of the columns for error messages. `rest`: the last column may contain tabs, if it ends the line.
+    `find` finds the columns in the header. Without a header, the first columns are read. `form`: names of the wanted
+    columns, for error messages. `rest`: the last wanted column may contain tabs if it is also the last in the file.
     `keep_empty`: an empty line is a row of empty cells; otherwise lines without text are skipped.
     """
     wanted = f"a row is {', tab, '.join(form)}"
@@ -68,7 +69,7 @@ def read_tsv(
 
 
 def read_csv(path: Path, find: Find, missing: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line number and cells of each row; cells may be quoted. `missing` lists the columns for the error message."""
+    """Line number and cells of each row; cells may be quoted. `missing`: names of the columns, for an error."""
     csv.field_size_limit(sys.maxsize)  # a text may be long
     rows = csv.reader(f"{line}\n" for line in read_lines(path))
     try:
@@ -121,7 +122,10 @@ def read_json_lines(path: Path, empty: Any = None) -> Iterator[tuple[int, Any]]:
 
 
 def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and JSON object of each line. `form` describes a correct line in the error message."""
+    """Line number and JSON object of each line. A value that is not an object is an error.
+
+    `form`: description of a correct line, for the error message. `empty`: see `read_json_lines`.
+    """
     for number, value in read_json_lines(path, empty):
         if not isinstance(value, dict):
             raise CorpusError(path, f"not a JSON object; {form}", line=number)
@@ -129,7 +133,10 @@ def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int
 
 
 def read_kept(path: Path, what: str) -> list[Any]:
-    """The values of a JSON lines file in a run folder; the file may be empty. `what`: their name for error messages."""
+    """The values of a JSON lines file in a run folder. A missing file is an error, an empty file is not.
+
+    `what`: what the values are, for the error message, e.g. "held-out documents".
+    """
     if not path.is_file():
         raise RunError(f"{path}: the {what} are missing; train again with another --out")
     return [value for _, value in read_json_lines(path)] if path.stat().st_size else []
@@ -140,7 +147,7 @@ def read_kept(path: Path, what: str) -> list[Any]:
 
 
 def read_parquet(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number and values of each row. `choose` takes the names of all columns and returns those to read."""
+    """Row number and values of each row. `choose` takes the names of all columns and returns the names to read."""
     arrow = require("pyarrow", path, "reading Parquet")
     parquet = require("pyarrow.parquet", path, "reading Parquet")
     number = 0
@@ -167,7 +174,7 @@ ID, FORM, HEAD, RELATION, MISC = 0, 1, 6, 7, 9
 
 
 class DependencyArc(NamedTuple):
-    """A relation, e.g. "nsubj", between a word and its head, which are indices of words of the sentence."""
+    """A relation, e.g. "nsubj", between two words. `dependent` and `head` are indices of words of the sentence."""
 
     dependent: int
     head: int
@@ -180,18 +187,18 @@ class Parse:
 
     text: str
     spans: tuple[tuple[int, int], ...]
-    """Start and end of each word in the text. The words of a contraction ("du", "didn't") have the same span."""
+    """Start and end of each word in the text. Words that are written as one ("du": de, le) have the same span."""
     arcs: tuple[DependencyArc, ...]
-    """All arcs except that of the root."""
+    """All arcs, except for the root, which has no head."""
 
 
 def read_conllu(path: str | Path) -> Iterator[Parse]:
-    """Read the sentences of a CoNLL-U file. Each text is joined from its words, which are normalized."""
+    """Read the sentences of a CoNLL-U file. The text of a sentence is joined from its normalized words."""
     return (_parse_sentence(rows, path) for rows in read_conllu_rows(path))
 
 
 def read_conllu_rows(path: str | Path) -> Iterator[list[tuple[int, list[str]]]]:
-    """The rows of each sentence, without comments; a row is its line number and its columns."""
+    """Yield the rows of each sentence, without comments. A row is a line number and a list of columns."""
     rows = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), 1))
     for is_sentence, group in groupby(rows, key=lambda row: bool(row[1][0].strip())):
         words = [(line, fields) for line, fields in group if not fields[0].startswith("#")] if is_sentence else []

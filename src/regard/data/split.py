@@ -6,8 +6,8 @@ are nodes and pairs are edges. Whole components are drawn in random order until 
 compared after `normalize`; an empty side connects nothing.
 
 A part first takes components of at most a tenth of its size, so that one large component cannot fill a test set; if
-these are not enough, it takes larger ones that still fit. A component that fits nowhere goes to train. So a part may be
-smaller than requested, but never larger (see `Split.sizes`); an empty part is an error.
+these are not enough, it takes larger components that still fit. A component that fits nowhere goes to train. So valid
+and test may be smaller than requested, but never larger (see `Split.sizes`); an empty part is an error.
 
 Texts are compared by 64-bit hashes, so that duplicates can be found in a corpus that is much larger than the memory.
 """
@@ -38,7 +38,10 @@ Example = TypeVar("Example")
 
 
 def fingerprint(text: str) -> int:
-    """A 64-bit hash of a text, the same on all machines. P(collision) among 10 million texts is 1 in 370,000."""
+    """A 64-bit hash of a text, the same on all machines.
+
+    The probability that any two of 10 million texts get the same hash is 1 in 370,000.
+    """
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
@@ -85,7 +88,7 @@ class SeenTexts:
         return len(keys) - 1
 
     def is_new(self, text: str) -> bool:
-        """Whether the text is not in the set yet. It is added, so the next call returns False."""
+        """Whether the text is not in the set yet. The text is added, so the next call with it returns False."""
         known = len(self._keys)
         return self.index(text) == known
 
@@ -106,14 +109,14 @@ class SeenTexts:
 
 @dataclass(frozen=True)
 class Split:
-    """The assignment of each pair of a corpus to a part."""
+    """The assignment of each pair of a corpus to a part: "train", "valid" or "test"."""
 
     parts: bytes
     """One byte per pair of the corpus, in order: the index of its part in `PARTS`."""
     wanted: dict[str, int]
     """Requested number of pairs in each part."""
     components: int
-    """Number of connected components."""
+    """Number of connected components: groups of pairs that share no sentence with other groups."""
     largest: int
     """Number of pairs in the largest component."""
 
@@ -123,7 +126,7 @@ class Split:
         return {name: self.parts.count(number) for number, name in enumerate(PARTS)}
 
     def parts_of(self, pairs: Iterable[Pair], where: str = "corpus") -> Iterator[tuple[str, Pair]]:
-        """Yield each pair of the same corpus, read again, with the name of its part."""
+        """For each pair, yield the name of its part and the pair. `pairs` must be the same corpus, read again."""
         for part, pair in zip_longest(self.parts, pairs):
             if part is None or pair is None:
                 raise CorpusError(where, f"changed while it was split; it had {len(self.parts):,} pairs; try again")
@@ -151,8 +154,8 @@ def plan_split(
     )
     for name, size in split.sizes.items():
         if split.wanted[name] and not size:
-            problem = f"{split.largest:,} of {len(roots):,} pairs are connected through shared sentences"
-            advice = f"clean it, or ask for more pairs (data.{name}_size)"
+            problem = f"{split.largest:,} of {len(roots):,} pairs share sentences and must stay together"
+            advice = f"clean the corpus, or ask for more pairs, so that such a group fits (data.{name}_size)"
             raise CorpusError(where, f"no pairs for {name}: {problem}; {advice}")
     return split
 
@@ -211,7 +214,11 @@ def _wanted_sizes(total: int, valid: int | float, test: int | float) -> tuple[in
 
 
 def _draw(sizes: array[int], wanted: tuple[int, int, int], generator: random.Random) -> bytearray:
-    """The part of each component, by the index of its root. Test and valid take components that fit; train the rest."""
+    """The part of each component, as an index into `PARTS`, at the index of its first pair.
+
+    `sizes`: number of pairs of a component at the index of its first pair, and 0 elsewhere. First test, then valid
+    take components that fit; all others go to train.
+    """
     order = array("I", (root for root, size in enumerate(sizes) if size))
     generator.shuffle(order)
     part_of_root = bytearray(len(sizes))
@@ -232,7 +239,10 @@ def _draw(sizes: array[int], wanted: tuple[int, int, int], generator: random.Ran
 
 
 def held_out_sizes(data: DataSettings, most: int) -> tuple[int, int]:
-    """Number of training examples to hold out for validation and for the test, at most `most` each."""
+    """Number of training examples to hold out for validation and for the test, at most `most` each.
+
+    If the settings name validation files, both numbers are 0. If they name only test files, the second is 0.
+    """
     valid = 0 if data.valid else min(data.valid_size, most)
     test = 0 if data.valid or data.test else min(data.test_size, most)
     if not data.valid and not valid:

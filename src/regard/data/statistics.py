@@ -24,7 +24,7 @@ _PUNCTUATION = string.punctuation + "¡¿«»„“”‚‘’…–—。、�
 
 @dataclass(frozen=True)
 class LengthStatistics:
-    """Statistics of the lengths of the sentences of one side."""
+    """Statistics of the lengths of the sentences of one side, in words or in characters."""
 
     total: int
     mean: float
@@ -40,6 +40,8 @@ class LengthStatistics:
 
 @dataclass(frozen=True)
 class SideStatistics:
+    """Statistics of one side of a corpus, source or target. `words` and `characters`: lengths of its sentences."""
+
     words: LengthStatistics
     characters: LengthStatistics
     vocabulary: int
@@ -52,13 +54,15 @@ class SideStatistics:
 
 @dataclass(frozen=True)
 class CorpusStatistics:
+    """Statistics of a corpus of sentence pairs."""
+
     pairs: int
     duplicates: int
     """Number of pairs whose two sides are exactly those of an earlier pair."""
     ratio: float
     """Characters of the target per character of the source, over the whole corpus."""
     ratio_p05: float
-    """5% of the pairs have a smaller ratio."""
+    """The 5th percentile: 5% of the pairs have at most this ratio."""
     ratio_p95: float
     source: SideStatistics
     target: SideStatistics
@@ -89,6 +93,8 @@ def measure(pairs: Iterable[Pair]) -> CorpusStatistics:
 
 
 class _SideCounter:
+    """Counts sentences by length, distinct words and distinct sentences of one side of a corpus."""
+
     def __init__(self) -> None:
         self.words: Counter[int] = Counter()
         self.characters: Counter[int] = Counter()
@@ -141,7 +147,7 @@ def _total(counts: Counter[int]) -> int:
 
 
 def _quantile(counts: Counter[int], share: float) -> int:
-    """The smallest length that at least this share of the sentences does not exceed."""
+    """The smallest length n such that at least this share of the sentences have a length of n or less."""
     wanted, reached = share * counts.total(), 0
     for length in sorted(counts):
         reached += counts[length]

@@ -45,7 +45,10 @@ Item = TypeVar("Item")
 
 
 class StorePart(NamedTuple):
-    """The items of one corpus, from the end of the part before up to `end`; each is used `weight` times per epoch."""
+    """The items of one corpus in a store. Each is used `weight` times per epoch.
+
+    The first item has the index `end` of the part before (0 in the first part), the last item the index `end - 1`.
+    """
 
     end: int
     weight: float
@@ -131,7 +134,7 @@ def build_store(
     """Encode corpora, each given with its weight, into a new folder.
 
     Pairs with an empty side, or with more than `max_length` tokens on a side, are left out and counted. Drafts of an
-    interrupted build are removed, so only one process at a time may build a store.
+    interrupted build are removed, so the caller must know that no other process is building the same store.
     """
     if folder.exists():
         raise RunError(f"{folder}: exists already; remove it to build the token store again")
@@ -202,14 +205,17 @@ class DocumentStore:
         self._ids, self._first, self._labels = NOTHING, np.empty(0, OFFSET), NOTHING
 
     def label_counts(self, labels: int) -> NDArray[np.int64]:
-        """Number of documents with each of the `labels` labels."""
+        """For each label, the number of documents that have it. `labels`: how many labels there are."""
         return np.bincount(self._labels.values.astype(np.int64), minlength=labels)
 
 
 def write_documents(
     folder: Path, documents: Iterable[tuple[Sentences, Sequence[int]]], parts: Sequence[StorePart], vocabulary: int
 ) -> None:
-    """Store documents in a new folder. A document is its sentences as token ids, and the indices of its labels."""
+    """Store documents in a new folder. A document is its sentences as token ids, and the indices of its labels.
+
+    `parts`: the corpora, in the order of `documents`. `vocabulary`: number of tokens, so that ids take 16 or 32 bits.
+    """
     dtype, first = ID_TYPES[vocabulary > 1 << 16], [0]
     with atomic_folder(folder) as draft:
         with _RaggedWriter(draft, IDS, np.dtype(dtype)) as ids, _RaggedWriter(draft, LABELS, LABEL) as labels:

@@ -1,7 +1,7 @@
 """Subwords by SentencePiece: BPE (Sennrich et al. 2016) and unigram (Kudo 2018), trained here or published by others.
 
 A model that is trained here gets normalized text and encodes characters outside its alphabet as UTF-8 bytes, so that
-any text can be encoded without UNK. A published model, such as Marian's, has a table that gives its pieces their ids.
+any text can be encoded without UNK. A published model, such as Marian's, has a table with the id of each piece.
 """
 
 from __future__ import annotations
@@ -94,10 +94,11 @@ def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> S
 
 
 def _alphabet_share(lines: list[str], size: int) -> float:
-    """The character coverage: all characters get a token, unless they would take more than half of the vocabulary.
+    """The `character_coverage` for SentencePiece: the share of the text whose characters get their own tokens.
 
-    The usual 0.9995 would encode Ä, Ö, Ü and every digit of Multi30k as bytes. Tokens for all Chinese characters would
-    leave no room for subwords, so rare characters are encoded as bytes there.
+    If tokens for all characters take at most half of the vocabulary, the share is 1: the usual 0.9995 would encode Ä,
+    Ö, Ü and every digit of Multi30k as bytes. Otherwise (e.g. in Chinese), half of the vocabulary is for the most
+    frequent characters, so that there is room for subwords; other characters are encoded as bytes.
     """
     counts = Counter[str]()
     for line in lines:
@@ -115,15 +116,15 @@ _LANGUAGE = re.compile(r"\s*(>>[^<>\s]+<<)\s*")
 
 
 class MappedTokenizer(Tokenizer):
-    """Tokenizes with a published SentencePiece model and a table that gives its pieces their ids.
+    """Tokenizes with a published SentencePiece model and a table with the id of each piece.
 
-    Marian's models have one table for two SentencePiece models, one per language. Pieces that are not in the table are
-    UNK. SentencePiece normalizes the text by its own rules, so `decode` returns the text that these rules give.
-    A language token such as ">>de<<" at the start of a text is one token if the table has it.
+    A Marian model has two SentencePiece models, one per language, and one table for both. A piece that is not in the
+    table becomes UNK. The SentencePiece model has its own rules to normalize text, and `decode` returns normalized
+    text. A language token such as ">>de<<" at the start of a text is one token if the table has it.
     """
 
     def __init__(self, tokens: Sequence[str], model: bytes):
-        """`tokens` in the order of their ids, without the special ones; `model`: content of a SentencePiece file."""
+        """`tokens`: in the order of ids, without EOS, UNK, SOS and PAD. `model`: content of a SentencePiece file."""
         found = ((token, _BYTE.fullmatch(token)) for token in tokens)
         spellings = [bytes.fromhex(byte[1]) if byte else spell(token) for token, byte in found]
         super().__init__("sentencepiece", False, tokens, spellings)
@@ -153,7 +154,11 @@ class MappedTokenizer(Tokenizer):
 def load(
     path: Path, kind: str, lowercase: bool = False, tokens: Sequence[str] = (), symbols: Sequence[str] = ()
 ) -> Tokenizer:
-    """Open a SentencePiece file as a tokenizer. `tokens`: the table of a published model (kind "sentencepiece")."""
+    """Open a SentencePiece file as a tokenizer.
+
+    `tokens`: only for kind "sentencepiece" (a published model), its tokens in the order of ids. `symbols`: for other
+    kinds, the symbols that the model must have; a model with other symbols is an error.
+    """
     model = path.read_bytes()
     try:
         if not model:  # SentencePiece would accept it as an empty model

@@ -18,18 +18,19 @@ from regard.text.subword import BYTE_COUNT, SubwordTokenizer
 from regard.text.tokenizer import FIRST_TOKEN, SPACE_MARK, Tokenizer, find_symbols
 
 CACHED_WORDS = 1 << 16
-"""Size of the caches for the part of the computation that is not random: the same words occur again and again."""
+"""Number of words for which the part of the computation that is not random is cached: words occur many times."""
 NEVER = math.inf
-"""The rank of a pair that cannot be merged: the two parts together are not a token."""
+"""The rank of two neighboring symbols that cannot be merged, because together they are not a token."""
 Draw = Callable[[], float]
 """Returns the next uniform random number in [0, 1)."""
 
 
 def resample(tokenizer: Tokenizer, ids: Sequence[int], strength: float, generator: random.Random) -> list[int]:
-    """Sample a random segmentation of the text of `ids`, and return its ids.
+    """Sample a random segmentation of the text of `ids`, and return the ids of the sampled tokens.
 
-    For BPE, `strength` is the probability that a merge is dropped. For unigram it is Kudo's alpha, the exponent of the
-    probability of a segmentation: the smaller it is, the more the samples vary. With 0, the result is not random.
+    For BPE, `strength` is the probability that a merge is dropped. For unigram, `strength` is Kudo's alpha, the
+    exponent of the probability of a segmentation: a smaller alpha gives more varied samples. `strength` 0 turns
+    sampling off.
     """
     text = tokenizer.decode(ids)
     if not strength:
@@ -43,6 +44,8 @@ def resample(tokenizer: Tokenizer, ids: Sequence[int], strength: float, generato
 
 @functools.lru_cache(maxsize=4)  # the two tokenizers of a run
 class _Resampler:
+    """Encodes texts with random segmentations by the vocabulary of one tokenizer."""
+
     def __init__(self, tokenizer: SubwordTokenizer):
         self.first_byte = tokenizer.first_byte
         start = self.first_byte + BYTE_COUNT
@@ -73,7 +76,7 @@ class BpeDropout:
     """BPE-dropout: before each merge, every possible merge is dropped with the same probability, independently."""
 
     def __init__(self, scores: Mapping[str, float]):
-        """`scores`: by token; they decrease in the order in which the merges were learned."""
+        """`scores`: the score of each token. The later the merge of a token was learned, the lower is its score."""
         self.rank = {token: -score for token, score in scores.items()}
         self.plain = functools.lru_cache(maxsize=CACHED_WORDS)(
             lambda word: self._merge(word, len(word), lambda: len(word))  # without dropout
@@ -84,7 +87,7 @@ class BpeDropout:
         plain, log_keep = self.plain(word), math.log1p(-drop)
 
         def merges_until_drop() -> int:
-            """Number of merges until the next dropped one, drawn from a geometric distribution."""
+            """Number of merges to apply before the next dropped merge, drawn from a geometric distribution."""
             return int(math.log(1.0 - draw()) / log_keep)
 
         first = merges_until_drop()
@@ -93,7 +96,11 @@ class BpeDropout:
         return self._merge(word, first, merges_until_drop)
 
     def _merge(self, word: str, left: int, merges_until_drop: Callable[[], int]) -> list[str]:
-        """Apply the merges in the order of their ranks. `left` merges are applied before the first dropped one."""
+        """Merge neighboring symbols of a word in the order of ranks, with dropout.
+
+        `left` merges are applied before the first dropped merge. After each dropped merge, `merges_until_drop()`
+        returns how many merges are applied before the next dropped merge.
+        """
         rank_of = self.rank.get
         symbols = list(word)
         ranks = [rank_of(one + other, NEVER) for one, other in pairwise(word)]
@@ -139,7 +146,10 @@ class UnigramLattice:
         return tokens[::-1]
 
     def _last_tokens(self, word: str, alpha: float) -> list[tuple[list[int], list[float]]]:
-        """Forward pass. For each end position: the possible starts of the last token, and their cumulative weights."""
+        """For each position in the word, two lists about the tokens that end there: their starts, and their weights.
+
+        The weights are cumulative, and include all segmentations of the text before the token (forward pass).
+        """
         log_sums = [0.0]
         last_tokens: list[tuple[list[int], list[float]]] = [([], [])]
         for end in range(1, len(word) + 1):

@@ -1,9 +1,10 @@
 """Tokenizers: the base class of all kinds, training, saving and loading.
 
 Each side of the data (source and target) has one tokenizer; with a joint vocabulary both sides use the same object. All
-kinds have the same order of ids: EOS 0, UNK 1, SOS 2, then symbols if there are any (such as the one that ends a turn
-of a conversation), the tokens, and PAD last, where Marian and CTranslate2 expect it. Vocabularies of words and of
-characters are at the end of this file, BPE and unigram in `subword.py`.
+kinds have the same order of ids: EOS 0, UNK 1, SOS 2, the symbols, the other tokens, and PAD last, where Marian and
+CTranslate2 expect it. Symbols are strings that are always one token, such as the mark at the end of a turn in chat;
+most vocabularies have none. Vocabularies of words and of characters are at the end of this file, BPE and unigram in
+`subword.py`.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def normalize(text: str, lowercase: bool = False) -> str:
     """Normalize a text before it is encoded; decoding gives back the normalized text.
 
     The text is lower-cased if `lowercase` is set, and composed (NFC). Every sequence of white space and control
-    characters becomes one space; at the start and at the end it is removed. "▁", which marks spaces inside tokens,
-    becomes "_". Half a surrogate pair, which UTF-8 cannot encode, becomes U+FFFD. `normalize` is idempotent.
+    characters becomes one space; at the start and at the end of the text it is removed. "▁", which marks spaces inside
+    tokens, becomes "_". Half a surrogate pair, which UTF-8 cannot encode, becomes U+FFFD. `normalize` is idempotent.
     """
     if lowercase:
         text = text.lower()
@@ -65,12 +66,12 @@ def spell(token: str) -> bytes:
 
 
 def find_symbols(symbols: Sequence[str]) -> re.Pattern[str] | None:
-    """A pattern that splits a text into symbols and the text between them; None if there are no symbols."""
+    """A pattern whose `split` cuts a text into `symbols` and the texts between them; None if there are no symbols."""
     return re.compile(f"({'|'.join(map(re.escape, symbols))})") if symbols else None
 
 
 class Piece(NamedTuple):
-    """A token and its position: characters `start` to `end` of the text, without the space before it."""
+    """A token and its position: characters `start` to `end - 1` of the text, without the space before the token."""
 
     id: int
     text: str
@@ -97,7 +98,10 @@ class Tokenizer(ABC):
         unknown: str = f" {UNKNOWN}",
         symbols: Sequence[str] = (),
     ):
-        """`tokens`: without special tokens, `symbols` first; `spellings`: the text of each token in UTF-8."""
+        """`tokens`: in the order of ids, `symbols` first, without EOS, UNK, SOS and PAD.
+
+        `spellings`: the text of each token in UTF-8. `unknown`: the text of UNK. `symbols`: see the top of the file.
+        """
         self.kind, self.lowercase, self.symbols = kind, lowercase, tuple(symbols)
         self.tokens = (*FIRST_SPECIALS, *tokens, PAD_TOKEN)
         self.size, self.pad = len(self.tokens), len(self.tokens) - 1
@@ -116,7 +120,7 @@ class Tokenizer(ABC):
         """The ids of a text, without special tokens."""
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
-        """The ids of many texts; faster than calling `encode` for each."""
+        """The ids of many texts. For SentencePiece, this is faster than calling `encode` for each text."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -130,9 +134,9 @@ class Tokenizer(ABC):
         return self.pieces_of(self.encode(text))
 
     def pieces_of(self, ids: Sequence[int]) -> list[Piece]:
-        """The tokens of `ids` with their positions in `decode(ids)`; special tokens are empty.
+        """The tokens of `ids` with their positions in `decode(ids)`. EOS, SOS and PAD have `start == end`.
 
-        If a character is encoded as several bytes, each of these tokens has the position of the character.
+        If a character is encoded as several byte tokens, all of these tokens have the position of the whole character.
         """
         leading = next((spelling for id in ids if (spelling := self._spellings[id])), b"").startswith(b" ")
         position = -1 if leading else 0  # `decode` removes the first space
@@ -157,7 +161,7 @@ class Tokenizer(ABC):
         return hashlib.sha256(content.encode()).hexdigest()
 
     def files(self, name: str) -> dict[str, bytes]:
-        """The files to store, name to content: `<name>.model` if SentencePiece is used, then `<name>.json`."""
+        """The content of each file to store, by file name: `<name>.json`, and `<name>.model` for SentencePiece."""
         header: dict[str, Any] = {"kind": self.kind, "size": self.size, "lowercase": self.lowercase}
         if self.stores_tokens:
             header["tokens"] = list(self.tokens[FIRST_TOKEN:-1])
@@ -192,7 +196,10 @@ def train_tokenizer(lines: Iterable[str], settings: config.TokenizerSettings, se
 def sample_lines(
     lines: Iterable[str], seed: int, most_lines: int = 1_000_000, most_characters: int = 200_000_000
 ) -> list[str]:
-    """A uniform random sample of the lines, in their order; all lines if they are within the limits."""
+    """A uniform random sample of at most `most_lines` lines and `most_characters` characters, in the order of `lines`.
+
+    Lines are cut after `LONGEST_LINE` characters.
+    """
     draw = random.Random(seed).random
     held: list[tuple[float, int, str]] = []
     characters, threshold = 0, 1.0  # lines with a random key below the threshold are kept; it falls until they fit
@@ -212,7 +219,7 @@ def sample_lines(
 
 
 def load_tokenizer(folder: Path, name: str) -> Tokenizer:
-    """Load a tokenizer from the files that `Tokenizer.save` or `Tokenizer.files` wrote."""
+    """Load a tokenizer from `<name>.json` and, if SentencePiece is used, `<name>.model` in a folder."""
     path = folder / f"{name}.json"
     try:
         header = json.loads(path.read_text(encoding="utf-8"))
@@ -242,10 +249,10 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
 
 
 class VocabularyTokenizer(Tokenizer):
-    """Tokenizes into whole words or single characters. The vocabulary has the most frequent ones; others are UNK."""
+    """Tokenizes into whole words or single characters. Unknown words or characters become UNK."""
 
     def __init__(self, kind: str, lowercase: bool, tokens: Sequence[str], symbols: Sequence[str] = ()):
-        """`tokens`: in the order of their ids, without the special tokens, symbols first."""
+        """`tokens`: in the order of ids, `symbols` first, without EOS, UNK, SOS and PAD."""
         # An unknown word most likely had a space before it, an unknown character most likely not.
         unknown = f" {UNKNOWN}" if kind == "word" else UNKNOWN
         super().__init__(kind, lowercase, tokens, [spell(token) for token in tokens], unknown, symbols)
@@ -255,7 +262,7 @@ class VocabularyTokenizer(Tokenizer):
         return [self._ids.get(token, UNK) for token in split_tokens(self.kind, self.normalize(text), self.symbols)]
 
     def pieces(self, text: str) -> list[Piece]:
-        """The tokens of a text with their positions in `normalize(text)`, also those of unknown words."""
+        """The tokens of a text with their positions in `normalize(text)`. Unknown words have positions too."""
         pieces, position = [], -1 if self.kind == "word" else 0  # the "▁" of the first word represents no space
         for token in split_tokens(self.kind, self.normalize(text), self.symbols):
             id = self._ids.get(token, UNK)
@@ -266,9 +273,10 @@ class VocabularyTokenizer(Tokenizer):
 
 
 def split_tokens(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[str]:
-    """Split a normalized text into words or characters, with "▁" for spaces. A symbol is always one token.
+    """Split a normalized text into words (kind "word") or characters (kind "character"). A symbol is always one token.
 
-    Each word starts with the "▁" of the space before it, also the first word, which has no space before it.
+    A space becomes "▁". Among words, "▁" is not a token, but the first character of the word after the space. The first
+    word of the text also starts with "▁".
     """
     if not text:
         return
@@ -290,7 +298,7 @@ def split_tokens(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[
 
 @functools.lru_cache(maxsize=1 << 16)
 def _split_word(word: str) -> tuple[str, ...]:
-    """The tokens of a word: the word itself, and each punctuation mark before or after it. The first gets a "▁"."""
+    """The tokens of a word: each punctuation mark before or after it, and the rest. The first token gets a "▁"."""
     start, end = 0, len(word)
     while start < end and _is_punctuation(word[start]):
         start += 1

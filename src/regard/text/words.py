@@ -24,7 +24,7 @@ class Word:
 
 
 class ShadedWord(NamedTuple):
-    """A word and its weight: its share of the attention (or of another attribution) within the sentence."""
+    """A word and its weight: the share of the attention (or other attribution) on its sentence that is on this word."""
 
     text: str
     weight: float
@@ -32,7 +32,7 @@ class ShadedWord(NamedTuple):
 
 @dataclass(frozen=True)
 class ShadedSentence:
-    """A sentence and its weight: its share of the attention within the whole text; and its words with their weights."""
+    """A sentence with its words. `weight` is the share of the attention on the whole text that is on this sentence."""
 
     text: str
     weight: float
@@ -45,8 +45,8 @@ class ShadedSentence:
 def words(text: str) -> list[Word]:
     """The words of `text`, in order. Every character that is not a space belongs to exactly one word.
 
-    Spaces separate words. A punctuation mark is a word. An elided word ends after its apostrophe ("l'", "amico"), while
-    an English clitic stays with its word ("didn't", "they'll").
+    Spaces separate words. A punctuation mark is a word. An elided word ends after its apostrophe: "l'amico" is "l'" and
+    "amico". English forms such as "didn't" and "they'll" are one word.
     """
     return [Word(match.group(), match.start(), match.end()) for match in _pattern(_marks(text)).finditer(text)]
 
@@ -92,7 +92,7 @@ ABBREVIATIONS = (
     "Mr Mrs Ms Mx Dr Dra Prof St Ste Sta Sr Sra Srta Jr Sig Sigg Dott Avv Ing Dipl Hr Fr Mme Mlle MM Rev Hon Gen Col "
     "Capt Lt Sgt Gov Mt vs cf ca etc al bzw usw ggf evtl inkl dhr mevr проф др им"
 )
-"""Words before a period that does not end a sentence; letter case matters."""
+"""Abbreviations: a period after one of these words does not end a sentence. Letter case matters."""
 _SHORTENED = re.compile(rf"(?:^|[\s.(\[/\"“„«–-])['’]?(?:{_LETTER}|{ABBREVIATIONS.replace(' ', '|')})$")
 # Before a digit any short word may be an abbreviation ("No. 5", "Abb. 3"), and a number may be a day ("3. 5. 2020").
 _COUNTED = re.compile(rf"(?:^|[\s.(\[/\"“„«–-])(?:{_LETTER}{{1,4}}|\d\d?)$")
@@ -110,7 +110,8 @@ def split_sentences(text: str) -> list[str]:
 
     Doubtful places are not split: two joined sentences do less harm than half a sentence. So a sentence does not end
     after an initial ("Plan B. Then"), after "etc." or "p.m.", or after a short word before a number. Known mistakes:
-    splits after abbreviations that are not listed, and after German ordinals after a noun ("Beethovens 9. Sinfonie").
+    splits after abbreviations that are not listed, and after German ordinals that follow a noun, as in
+    "Beethovens 9. Sinfonie".
     """
     pieces, start = [], 0
     for match in _MARK.finditer(text):
@@ -121,7 +122,10 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
-    """Whether a sentence ends here: no lower-case letter follows, and the mark is not the period of an abbreviation."""
+    """Whether a sentence ends at the punctuation mark `match`.
+
+    It does not if a lower-case letter follows, or if the mark is the period of an abbreviation.
+    """
     following = text[match.end() : match.end() + 1]
     if following != following.title():  # Georgian letters are lower-case, but equal to their title case
         return False
@@ -134,9 +138,10 @@ def _ends(text: str, match: re.Match[str]) -> bool:
 
 
 def cut(text: str, fits: Callable[[str], bool], together: Callable[[str], bool] | None = None) -> list[str]:
-    """Split a text into pieces for which `fits` is true: at sentence ends, and long sentences between words.
+    """Split a text at sentence ends into pieces for which `fits(piece)` is true.
 
-    Neighboring sentences are joined into one piece as long as `together` (default: `fits`) is true for the piece.
+    A sentence that does not fit is split between words. Neighboring sentences are joined into one piece as long as
+    `together(piece)` (default: `fits`) is true.
     """
     together = together or fits
     if together(text):
