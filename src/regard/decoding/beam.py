@@ -1,7 +1,7 @@
 """Beam search: in each step, the W best hypotheses of each sentence are extended by one token. Also: search trees.
 
 The score of a finished hypothesis is its log-probability divided by the length penalty, plus a bonus computed from its
-state. Finished sentences are removed from the batch once there are enough of them.
+state. Finished sentences are removed from the batch when a tenth of the batch is finished.
 """
 
 from __future__ import annotations
@@ -18,21 +18,24 @@ from regard.decoding.hypothesis import Hypothesis, Step, Tokens, Tree, follow_be
 from regard.decoding.penalties import MEAN, LengthPenalty
 
 Stop = Literal["exact", "beam-full"]
-"""exact: a search ends when no open hypothesis can still become the best; beam-full: when W hypotheses have ended."""
+"""exact: the search of a sentence ends when no open hypothesis can become one of its `best` results (`BeamRules`).
+
+beam-full: it ends at the latest when as many hypotheses have ended as the beam is wide.
+"""
 
 REMOVED_SHARE = 0.1
-"""Finished sentences are removed once they are this share of the batch, because removing copies the other states."""
+"""Finished sentences are removed when they are this share of the batch, not earlier: removing copies all states."""
 
 
 class OpenBeams(NamedTuple):
     """The open hypotheses of each sentence in the batch, best first."""
 
     row_N: Tensor
-    """Index of each sentence in the whole batch."""
+    """Index of each of the N sentences in the batch that the search started with."""
     path_NWT: Tensor
     log_probs_NWT: Tensor
     total_NW: Tensor
-    """Sum of the log-probabilities; minus infinity if there is no hypothesis."""
+    """Sum of the log-probabilities of each hypothesis; minus infinity in a place without a hypothesis."""
 
     @classmethod
     def first(cls, longest_B: Tensor) -> OpenBeams:
@@ -51,12 +54,12 @@ class FinishedBeams:
     """The best finished hypotheses of every sentence, best first."""
 
     score_BW: Tensor
-    """Minus infinity if there is no hypothesis."""
+    """Minus infinity in a place without a hypothesis."""
     length_BW: Tensor
     path_BWT: Tensor
     log_probs_BWT: Tensor
     count_B: Tensor
-    """Number of hypotheses that have ended so far, including those that better ones have replaced."""
+    """Number of hypotheses that have ended so far, including hypotheses that better hypotheses have replaced."""
 
     @classmethod
     def none(cls, longest_B: Tensor, width: int) -> FinishedBeams:
@@ -68,7 +71,7 @@ class FinishedBeams:
         return cls(score_BW, length_BW, length_BW.new_zeros(shape), score_BW.new_zeros(shape), count_B)
 
     def add(self, row_N: Tensor, score_NC: Tensor, path_NCT: Tensor, log_probs_NCT: Tensor) -> None:
-        """Add C hypotheses, all of one length, to each of the sentences `row_N`; better ones replace worse ones."""
+        """Add C hypotheses of equal length to each of the sentences `row_N`; keep only the best W of each sentence."""
         length = path_NCT.shape[-1]
         missing = length - self.path_BWT.shape[-1]
         self.path_BWT = nn.functional.pad(self.path_BWT, (0, missing))
@@ -98,7 +101,11 @@ class FinishedBeams:
 
 
 class Expansion(NamedTuple):
-    """The C best continuations of the hypotheses of each sentence: the continued beam, the next token, the total."""
+    """The C best continuations of each sentence, each by one token of one of its hypotheses.
+
+    `beam_NC`: index of the continued hypothesis. `token_NC`, `log_prob_NC`: the next token and its log-probability.
+    `total_NC`: sum of the log-probabilities of all tokens.
+    """
 
     beam_NC: Tensor
     token_NC: Tensor
@@ -106,11 +113,11 @@ class Expansion(NamedTuple):
     total_NC: Tensor
 
     def choose(self, place_NW: Tensor) -> Expansion:
-        """Select continuations by index."""
+        """Select the continuations with the indices `place_NW`."""
         return Expansion(*(part.gather(1, place_NW) for part in self))
 
     def path(self, live: OpenBeams, count: int) -> tuple[Tensor, Tensor]:
-        """The tokens of the first `count` continuations from the start on, and their log-probabilities."""
+        """All tokens of the first `count` continuations of the hypotheses `live`, and their log-probabilities."""
         beams = self.beam_NC[:, :count, None].expand(-1, -1, live.length)
         path = torch.cat([live.path_NWT.gather(1, beams), self.token_NC[:, :count, None]], dim=-1)
         log_probs = torch.cat([live.log_probs_NWT.gather(1, beams), self.log_prob_NC[:, :count, None]], dim=-1)
@@ -123,7 +130,7 @@ class BeamState(NamedTuple):
     row_N: Tensor
     tried: Expansion
     score_NC: Tensor
-    """Scores of the first W continuations in `tried`; minus infinity for those that did not end in this step."""
+    """Scores of the first W continuations in `tried`; minus infinity for a continuation that does not end here."""
     kept_NW: Tensor
     """Indices in `tried` of the hypotheses that stay open."""
 
@@ -157,9 +164,10 @@ def beam_search(
     bonus: Callable[[Tree], Tensor] | None = None,
     watch: Callable[[BeamState], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Search up to `width` finished hypotheses per sentence, best first; `longest_B` limits their lengths.
+    """Find up to `width` finished hypotheses per sentence, best first; `longest_B` limits their lengths.
 
-    The other parameters are described in `BeamRules`. `watch` is called after every step.
+    `step`, `state` and `memory` are described in models/base.py, `best` and `bonus` in `BeamRules`. `watch` is called
+    after every step.
     """
     rules = BeamRules(tokens, longest_B, width, penalty, stop, best, bonus)
     live, finished = OpenBeams.first(longest_B), FinishedBeams.none(longest_B, width)
@@ -193,7 +201,7 @@ def expand(log_probs_NWV: Tensor, total_NW: Tensor, candidates: int) -> Expansio
 
 
 def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: BeamRules, state: Tree) -> Tensor:
-    """Add the continuations that end, or reach the length limit, to `finished`; return the scores (`BeamState`).
+    """Add the continuations that end, or reach the length limit, to `finished`; return `BeamState.score_NC`.
 
     Only the best W continuations are considered, because the others are not in the beam.
     """
@@ -209,7 +217,10 @@ def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: Be
 
 
 def select(tried: Expansion, live: OpenBeams, end: int, width: int) -> tuple[Tensor, Tensor, OpenBeams]:
-    """Select the best continuations that do not end: their indices in `tried`, the continued beams, the new beams."""
+    """Select the best `width` continuations that do not end.
+
+    Return their indices in `tried`, the indices of the hypotheses that they continue, and the new open hypotheses.
+    """
     open_NC = tried.total_NC.masked_fill(tried.token_NC == end, -torch.inf)
     total_NW, kept_NW = open_NC.topk(min(width, open_NC.shape[1]), dim=-1)
     chosen = tried.choose(kept_NW)
@@ -217,7 +228,7 @@ def select(tried: Expansion, live: OpenBeams, end: int, width: int) -> tuple[Ten
 
 
 def unfinished(live: OpenBeams, finished: FinishedBeams, rules: BeamRules) -> Tensor:
-    """Mask [N] of the sentences that are below their length limit and in which an open hypothesis can still win."""
+    """Mask [N] of the sentences whose search goes on: they are below their length limit and `rules.stop` is not met."""
     longest_N = rules.longest_B[live.row_N]
     reachable_N = rules.penalty.reachable(live.total_NW[:, 0], live.length, longest_N)
     going_N = (live.length < longest_N) & (reachable_N > finished.score_BW[live.row_N, rules.best - 1])
@@ -244,7 +255,7 @@ class SearchNode:
     """Log-probability of all tokens up to this one."""
     fate: Literal["kept", "finished", "dropped"]
     score: float | None = None
-    """The score, if the hypothesis is finished."""
+    """The score of a finished hypothesis; None if the hypothesis is not finished."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Constraints: they change the log-probabilities of the next token before a search selects it.
 
-A constraint that forbids tokens does not renormalize the others, so that scores are log-probabilities of the model.
+If a constraint forbids tokens, the probabilities of the other tokens are not renormalized, so that scores are
+log-probabilities of the model.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _apply(constraints: Sequence[Constraint], log_probs_NWV: Tensor, path_NWT: T
 
 @dataclass(frozen=True)
 class SuppressTokens:
-    """Forbids these tokens."""
+    """Forbids `tokens` in the output."""
 
     tokens: tuple[int, ...]
 
@@ -48,7 +49,7 @@ class SuppressTokens:
 
 @dataclass(frozen=True)
 class MinLength:
-    """Forbids the end token before the output has this many tokens."""
+    """Forbids the end token `end` until the output has `length` tokens."""
 
     length: int
     end: int
@@ -79,7 +80,7 @@ class NoRepeatNgram:
 class RepetitionPenalty:
     """Multiplies the log-probabilities of tokens that the output already contains by `factor` (Keskar et al. 2019).
 
-    It is the only constraint that changes scores without forbidding tokens.
+    It is the only constraint in this file that changes scores but forbids no token.
     """
 
     factor: float
@@ -95,7 +96,7 @@ class ForcedPrefix:
     token_BT: Tensor
     """The given tokens of each sentence, padded with -1."""
     others: tuple[Constraint, ...] = ()
-    """Constraints on all tokens after the given ones."""
+    """Constraints on the tokens after the given tokens."""
 
     @classmethod
     def of(

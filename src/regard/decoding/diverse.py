@@ -24,7 +24,10 @@ class DiversityPenalty:
     """A constraint that makes tokens of earlier groups at the same position less likely."""
 
     def __init__(self, strength: float, end: int):
-        """`strength` is subtracted from a token's log-probability for each earlier hypothesis with that token there."""
+        """`strength` is subtracted for each hypothesis of earlier groups that has the same token at the same position.
+
+        `end`: the end token, which gets no penalty.
+        """
         self.strength, self.end = strength, end
         self._taken: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
         self._kept: list[tuple[list[int], list[list[int]]]] = []
@@ -49,7 +52,10 @@ class DiversityPenalty:
         self._kept.clear()
 
     def undo(self, row: int, found: Hypothesis, penalty: LengthPenalty) -> Hypothesis:
-        """Return a hypothesis of the present group with the log-probabilities and the score without this penalty."""
+        """Return the hypothesis `found` of sentence `row`, with log-probabilities and score without this penalty.
+
+        The caller must call this before `next_group`.
+        """
         own = [
             log_prob + self.strength * self._taken[row, place][token]
             for place, (token, log_prob) in enumerate(zip((*found.tokens, self.end), found.log_probs, strict=False))
@@ -71,7 +77,10 @@ def diverse_beam_search(
     stop: Stop = "exact",
     constraints: Sequence[Constraint] = (),
 ) -> list[list[Hypothesis]]:
-    """Search up to `width` different finished hypotheses per sentence, best first; `start()` returns a new state."""
+    """Find up to `width` different finished hypotheses per sentence, best first, by `groups` beam searches.
+
+    Each beam search has the width `width // groups`. `start()` returns the state before the first token.
+    """
     diversity, each = DiversityPenalty(strength, tokens.end), width // groups
     found: list[dict[tuple[int, ...], Hypothesis]] = [{} for _ in longest_B]
     for _ in range(groups):

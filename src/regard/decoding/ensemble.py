@@ -1,4 +1,7 @@
-"""Ensembles: several models that decode as one. Their probabilities are averaged; their states are a tuple."""
+"""Ensembles: several models that decode as one. Their probabilities are averaged.
+
+The memory and the state of an ensemble are tuples of the memories and states of its models.
+"""
 
 from __future__ import annotations
 

@@ -24,9 +24,10 @@ def force(
     constraints: Sequence[Constraint] = (),
     bonus: Callable[[Tree], Tensor] | None = None,
 ) -> list[Hypothesis]:
-    """Score the targets, given without the end token: one hypothesis each, with the score that a search would give it.
+    """One hypothesis per target, with the score that a search would give it. Targets are given without the end token.
 
-    `constraints`: only constraints that change scores. `bonus(state)` is added to the score, as in `beam_search`.
+    The caller must pass only constraints that forbid no token, such as `RepetitionPenalty`. `bonus(state)` is added to
+    the score, as in `beam_search`.
     """
     paths = [[*target, tokens.end] for target in targets]
     longest = max(map(len, paths))

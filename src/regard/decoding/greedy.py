@@ -14,11 +14,14 @@ from regard.decoding.hypothesis import Hypothesis, Step, Tokens, Tree, follow_be
 from regard.decoding.penalties import MEAN, LengthPenalty
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""choose(log_probs_NWV, row_N, position) -> token_NW: selects the next token."""
+"""choose(log_probs_NWV, row_N, position) -> token_NW: selects the next token of each output.
+
+`row_N`: index of each sentence in the batch. `position`: number of tokens before the next token.
+"""
 
 
 def most_likely(log_probs_NWV: Tensor, row_N: Tensor, position: int) -> Tensor:
-    """The token with the highest probability: as `choose`, this is greedy search."""
+    """The token with the highest probability; with this function as `choose`, a search is greedy."""
     return top(log_probs_NWV, 1)[1].squeeze(-1)
 
 
@@ -36,7 +39,7 @@ def extend_paths(
 ) -> list[list[Hypothesis]]:
     """Greedy search or sampling: `paths` outputs per sentence, best first; `choose` selects each next token.
 
-    Log-probabilities and scores are those of the model, without temperature, top-k or top-p.
+    The returned log-probabilities and scores do not depend on temperature, top-k and top-p of `choose`.
     """
     found: list[list[Hypothesis]] = [[] for _ in longest_B]
     row_N = torch.arange(len(longest_B), device=longest_B.device)
@@ -73,19 +76,19 @@ def extend_paths(
 
 @dataclass(frozen=True)
 class Sample:
-    """Settings of sampling. Each limit applies to the tokens that the limits before it allow."""
+    """Settings of sampling. `top_p` and `epsilon` apply to the probabilities after `top_k` and `temperature`."""
 
     temperature: float = 1.0
     """Divides the log-probabilities: below 1, likely tokens become more likely; 0 is greedy search."""
     top_k: int = 0
-    """Sample only from this many most likely tokens; 0: from all."""
+    """Sample only from the `top_k` most likely tokens; with 0, from all tokens."""
     top_p: float = 1.0
     """Sample only from the most likely tokens that together reach this probability (Holtzman et al. 2020)."""
     epsilon: float = 0.0
     """Sample only from tokens with a higher probability than this (Hewitt et al. 2022)."""
 
     def draw(self, log_probs_NWV: Tensor, uniform_NW: Tensor) -> Tensor:
-        """Select one token per path by a random number between 0 and 1. The most likely token is always allowed."""
+        """Select one token per path by its random number in `uniform_NW`. The most likely token is always allowed."""
         words = log_probs_NWV.shape[-1]
         value_NWC, token_NWC = top(log_probs_NWV, 1 if self.temperature == 0 else min(self.top_k or words, words))
         share_NWC = (value_NWC / (self.temperature or 1.0)).softmax(-1)
@@ -99,7 +102,7 @@ class Sample:
 
 
 def uniform(seed_N: Tensor, paths: int, position: int) -> Tensor:
-    """Random numbers between 0 and 1 [N, W] that depend only on seed, path and position, not on the batch."""
+    """Random numbers [N, W] between 0 and 1. They depend only on seed, path and position, not on other sentences."""
     path_W = torch.arange(paths, device=seed_N.device)
     mixed_NW = _mix(_mix(_mix(seed_N) + position)[:, None] + path_W)
     return (mixed_NW >> 40 & 0xFFFFFF).to(torch.float32) / (1 << 24)

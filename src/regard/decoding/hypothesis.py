@@ -1,7 +1,7 @@
 """Used by all searches: the step function, special tokens, hypotheses, selection of states, and a fast top-k.
 
 The memory and the state of a decoder may be any tree of tensors: tuples, named tuples and dictionaries. An object in
-the tree that has methods `keep(rows_N)` and `follow(beams_BW)`, such as a KV cache, selects rows and beams itself.
+the tree that has methods `keep(rows_N)` and `follow(beams_BW)`, such as a KV cache, selects by these methods.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Step = Callable[[Tensor, Tree, Tree], tuple[Tensor, Tree]]
 
 
 def keep_rows(tree: Tree, rows_N: Tensor) -> Tree:
-    """Select the sentences `rows_N` of a batch."""
+    """Select the sentences `rows_N` of a batch in all tensors of the tree."""
     return _map(tree, "keep", rows_N, lambda leaf: leaf.index_select(0, rows_N))
 
 
@@ -81,7 +81,7 @@ class Hypothesis:
 
     @classmethod
     def of(cls, path: list[int], log_probs: list[float], score: float, end: int) -> Hypothesis:
-        """Build a hypothesis from a path with or without the end token."""
+        """Build a hypothesis from the tokens `path`, of which the last may be the end token `end`."""
         ended = path[-1] == end
         return cls(tuple(path[:-1] if ended else path), tuple(log_probs), score, ended)
 

@@ -18,7 +18,7 @@ class LengthPenalty:
 
     exponent: float = 1.0
     form: Literal["plain", "gnmt"] = "plain"
-    """plain: length ** exponent (1: the mean); gnmt: ((5 + length) / 6) ** exponent (Wu et al. 2016)."""
+    """The divisor. plain: length ** exponent; gnmt: ((5 + length) / 6) ** exponent (Wu et al. 2016)."""
 
     @property
     def formula(self) -> str:
@@ -38,12 +38,15 @@ class LengthPenalty:
         return sum(log_probs) / float(self.divisor(len(log_probs)))
 
     def reachable(self, total: Tensor, length: int, longest: Tensor) -> Tensor:
-        """The highest score that an open hypothesis can reach; more tokens never increase its `total`."""
+        """The highest score that an open hypothesis can reach, if each further token has probability 1.
+
+        `total`: its log-probability so far; `length`: its number of tokens; `longest`: the length limit.
+        """
         return total / torch.maximum(self.divisor(length + 1), self.divisor(longest))
 
 
 MEAN = LengthPenalty()
-"""The score is the mean log-probability."""
+"""The score is the mean of the log-probabilities of the tokens."""
 
 
 class CoverageState(NamedTuple):
@@ -62,7 +65,7 @@ class CoveragePenalty:
 
     weight: float
     attention: Callable[[], Tensor]
-    """Returns the cross-attention weights [B, W, S] of the last step; each row sums to 1."""
+    """Returns the cross-attention weights [B, W, S] of the last step; they sum to 1 over S."""
 
     def start(self, state: Tree, mask_BS: Tensor) -> CoverageState:
         """The state before the first token: padding counts as covered, source tokens do not."""

@@ -39,14 +39,14 @@ class DotProductScore(nn.Module):
 
 
 class ScaledDotProductScore(DotProductScore):
-    """q . k / sqrt(K) (Vaswani et al. 2017): scores of random vectors have variance one."""
+    """q . k / sqrt(K), where K is the width of q (Vaswani et al. 2017): scores of random vectors have variance one."""
 
     def as_dot(self, query: Tensor) -> tuple[Tensor, float]:
         return query, 1.0 / math.sqrt(query.shape[-1])
 
 
 class BilinearScore(DotProductScore):
-    """q W k (Luong et al. 2015, "general"): the query is projected to the width of the keys."""
+    """q W k with a learned matrix W (Luong et al. 2015, "general"): W projects the query to the width of the keys."""
 
     def __init__(self, query_width: int, key_width: int):
         super().__init__()
@@ -57,9 +57,9 @@ class BilinearScore(DotProductScore):
 
 
 class AdditiveScore(nn.Module):
-    """v . tanh(W q + U k) (Bahdanau et al. 2015; "concat" in Luong et al. 2015).
+    """v . tanh(W q + U k) with learned v, W and U (Bahdanau et al. 2015; "concat" in Luong et al. 2015).
 
-    `U k` does not depend on the query: `prepare` computes it once per sentence, and `forward` takes prepared keys.
+    `U k` does not depend on the query: `prepare` computes `U k` once per sentence, and `forward` takes it as the key.
     """
 
     def __init__(self, query_width: int, key_width: int, inner: int):
@@ -92,8 +92,9 @@ def attend(
 ) -> Tensor:
     """Attention of query [..., H, T, K] to key [..., H, S, K]: weighted sums of value [..., H, S, Kv].
 
-    `mask` is boolean, broadcasts to [..., H, T, S] and is True for keys that may be attended to. With `causal=True` and
-    no mask, query t attends to keys 0 ... t. If all keys of a query are masked, its output is zero.
+    `mask` is boolean, broadcasts to [..., H, T, S] and is True for keys that may be attended to. If the mask is False
+    for all keys of a query, the output of this query is zero. With `causal=True`, query t attends to keys 0 ... t; the
+    caller must then pass no mask.
     """
     if (tap is None or tap.idle) and isinstance(score, DotProductScore):
         query, scale = score.as_dot(query)
@@ -118,7 +119,7 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causa
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the keys for which `mask` is True; if it is False for all keys, the weights are zero, not NaN."""
+    """Softmax over the keys for which `mask` is True. If the mask is False for all keys, the weights are 0, not NaN."""
     if mask is None:
         return scores.softmax(-1)
     weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
@@ -133,10 +134,11 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
 def attend_nearby(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int, *, tap: AttentionHook | None = None
 ) -> Tensor:
-    """Restricted self-attention: each of n positions attends to `window // 2` neighbors on both sides; O(window n d).
+    """Restricted self-attention: each position attends to itself and to `window // 2` neighbors on each side.
 
-    Tensors are [B, H, N, K], `mask` is [B, N]. Queries are divided into blocks; each block attends only to the keys in
-    its windows, so that no n by n matrix is computed. If a hook is attached, it gets weights [B, H, N, N].
+    Tensors are [B, H, N, K] for N positions, `mask` is [B, N]. Long sequences are divided into blocks of queries. A
+    block attends only to the keys near it, so that the cost grows linearly with N. If a hook is attached, there are no
+    blocks, and the hook gets weights [B, H, N, N].
     """
     batch, length, reach = query.shape[0], query.shape[-2], window // 2
     block = max(reach, 16)
@@ -153,7 +155,7 @@ def attend_nearby(
 
 
 def _cut(x: Tensor, block: int, reach: int = 0) -> Tensor:
-    """Cut x [B, H, N, K] into blocks with `reach` neighbors on both sides: [B blocks, H, block + 2 reach, K]."""
+    """Cut x [B, H, N, K] into n blocks, each with `reach` neighbors on both sides: [B n, H, block + 2 reach, K]."""
     padded = F.pad(x, (0, 0, reach, reach + -x.shape[-2] % block))
     return padded.unfold(-2, block + 2 * reach, block).permute(0, 2, 1, 4, 3).flatten(0, 1)
 
@@ -198,7 +200,7 @@ class SelfAttention(nn.Module):
         return KVCache(empty, empty)
 
     def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """Attention of the newest token of each hypothesis to itself and all earlier tokens; adds it to the cache."""
+        """Attention of the newest token of each hypothesis to itself and all earlier tokens, and the next cache."""
         qkv = self.qkv(x_BWD).unflatten(-1, (3, self.heads, -1))  # [B, W, 3, H, K]
         if self.rotary is not None:
             turned = self.rotary(qkv[:, :, :2].unsqueeze(-2), cache.length).squeeze(-2)
@@ -241,7 +243,7 @@ class CrossAttention(nn.Module):
 
 
 class RecurrentAttention(nn.Module):
-    """Single-head attention of N decoder states per step, N / B of each of the B sentences."""
+    """Single-head attention of a recurrent decoder. A step has N queries: N / B hypotheses of each of B sentences."""
 
     def __init__(self, score: str, query_width: int, memory_width: int, name: str, inner: int = 0):
         """`inner`: width of the hidden layer of the additive score; 0 means the width of the query."""
@@ -261,11 +263,11 @@ class RecurrentAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def prepare(self, states_BSD: Tensor) -> tuple[Tensor, ...]:
-        """Compute the part of an additive score that depends only on the keys; empty for other scores."""
+        """The prepared keys of an additive score (`AdditiveScore.prepare`), as a tuple of one tensor; else ()."""
         return (self.score.prepare(states_BSD),) if isinstance(self.score, AdditiveScore) else ()
 
     def forward(self, query_ND: Tensor, source: KeyValue, mask_BS: Tensor | None, tap: AttentionHook | None) -> Tensor:
-        """The context vector of each query, [N, D]."""
+        """The context vector [N, D] of each query. For an additive score, `source.key` is the result of `prepare`."""
         query = query_ND.unflatten(0, (source.value.shape[0], 1, -1))  # [B, 1 head, N / B, D]
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         key, value = source.key.unsqueeze(1), source.value.unsqueeze(1)
@@ -273,9 +275,10 @@ class RecurrentAttention(nn.Module):
 
     @contextmanager
     def hook_for_loop(self) -> Iterator[AttentionHook]:
-        """Yield a hook for all decoder steps of a loop; when the loop ends, recorders get one record of all steps.
+        """Yield the hook that the caller must pass to `forward` as `tap` in every step of a loop.
 
-        Listeners are called at every step, because the weights that they return affect the next step.
+        Listeners are called at every step, because the weights that they return affect the next step. After the loop,
+        each recorder gets one record of all steps.
         """
         if self.tap.idle:
             yield self.tap
@@ -297,7 +300,7 @@ DOT = DotProductScore()
 
 
 def pool(query_D: Tensor, key_NSD: Tensor, x_NSD: Tensor, mask_NS: Tensor | None, tap: AttentionHook) -> Tensor:
-    """Pool each sequence into one vector [N, D] by attention, with the same query for all sequences."""
+    """Pool each sequence of `x_NSD` into one vector [N, D] by attention with one query for all sequences."""
     query = query_D.expand(x_NSD.shape[0], 1, 1, -1)
     mask = None if mask_NS is None else mask_NS[:, None, None, :]
     return attend(query, key_NSD.unsqueeze(1), x_NSD.unsqueeze(1), mask, score=DOT, tap=tap).flatten(1)
@@ -321,14 +324,14 @@ class AttentionPooling(nn.Module):
 
 
 class MeanPooling(nn.Module):
-    """The mean of all real states, computed as attention with equal scores, so that it has a hook too."""
+    """The mean of all real states, computed as attention with equal scores, so that a hook can record its weights."""
 
     def __init__(self, name: str):
         super().__init__()
         self.tap = AttentionHook(name)
 
     def keys(self, x: Tensor) -> Tensor:
-        """Keys of width one, all zero."""
+        """Keys of width one that are all zero, so that all scores are equal."""
         return torch.zeros_like(x[..., :1])
 
     def forward(self, x_NSD: Tensor, key_NSD: Tensor, mask_NS: Tensor | None) -> Tensor:

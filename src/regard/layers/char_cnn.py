@@ -16,14 +16,15 @@ from regard.layers.init import glorot
 
 FACTOR = 0x2545F4914F6CDD1D
 MIXERS = (0x1D8E4E27C47D124F, 0x369DEA0F31A53F85)
-"""Odd numbers with random bits, for hashing; their products wrap around at 64 bits."""
+"""The values of `mixer` for the two table rows of a word: odd numbers with random bits."""
 
 
 class CharacterWordEncoder(nn.Module):
-    """Computes one vector per word from the ids of its pieces.
+    """Computes one vector per word from the ids of its pieces (characters or subwords).
 
     `piece`, `spelling` and `embedding`: widths of piece embeddings, of the convolution and of whole-word embeddings.
-    `words`: number of rows of the whole-word table.
+    `words`: number of rows of the table of whole-word embeddings. `word_dropout`: share of the words whose whole-word
+    embedding is set to zero in training.
     """
 
     def __init__(self, vocabulary: int, *, piece: int, spelling: int, words: int, embedding: int, word_dropout: float):
@@ -62,7 +63,7 @@ class CharacterWordEncoder(nn.Module):
 
 
 def fingerprint(ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
-    """Hash [N] of the sequence of pieces of each word: a polynomial modulo 2^64."""
+    """One hash per word, [N], of the ids of its pieces: a polynomial of the ids modulo 2^64."""
     powers = [pow(FACTOR, place, 1 << 64) for place in range(ids_NS.shape[1])]
     signed = torch.tensor([power - (1 << 64) if power >= 1 << 63 else power for power in powers])  # the same 64 bits
     return ((ids_NS + 1) * signed.to(ids_NS.device) * mask_NS).sum(1)

@@ -1,8 +1,8 @@
 """A linear-chain conditional random field (Lafferty et al. 2001): scores of labels, and of pairs of adjacent labels.
 
 The forward-backward algorithm sums over all label sequences with scaled probabilities (Rabiner 1989), by one small
-matrix product per word for the whole batch. The gradient of the sum is the marginal probabilities; it is computed
-directly, because autograd would be slower. Everything is in double precision.
+matrix product per word for the whole batch. The gradient of the logarithm of this sum is the marginal probabilities,
+which are computed directly, because autograd would be slower. Everything is in double precision.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from torch.nn import functional as F
 
 
 class LinearChainCRF(nn.Module):
-    """Learned scores of label transitions and of first and last labels. Padding is at the end; no row is empty."""
+    """Learned scores of pairs of adjacent labels, of first labels and of last labels.
+
+    In every mask, padding must be at the end of a row, and every row must have at least one word.
+    """
 
     def __init__(self, labels: int):
         super().__init__()
@@ -60,7 +63,7 @@ class LinearChainCRF(nn.Module):
         return torch.stack(path[::-1], dim=1) * mask_BT
 
     def _add_start_and_end(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
-        """Label scores; `start` is added at the first word of a sentence, `end` at the last; zero on padding."""
+        """The label scores plus `start` at the first word and `end` at the last word of a sentence; zero on padding."""
         real_BT1 = mask_BT[:, :, None]
         end_BT1 = real_BT1 & ~F.pad(mask_BT[:, 1:], (0, 1))[:, :, None]
         inner_BTL = torch.where(real_BT1, logits_BTL.double(), 0.0) + torch.where(end_BT1, self.end.double(), 0.0)
@@ -73,15 +76,18 @@ class ForwardBackward(NamedTuple):
     total_B: Tensor
     """The log-partition function: logarithm of the sum of exp(score) over all label sequences."""
     before_BTL: Tensor
-    """Forward probabilities: the probability of each label, given only the words up to this one."""
+    """Forward probabilities: the probability of each label of a word, given only this word and the words before it."""
     behind_BTL: Tensor
     """Backward factors: forward probability times backward factor is the marginal probability of the label."""
     onward_BTL: Tensor
-    """Scaled label weight times backward factor, for the marginals of label pairs; zero at the first word."""
+    """Scaled exp(label score) times backward factor; used for the probabilities of label pairs. 0 at the first word."""
 
 
 def forward_backward(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> ForwardBackward:
-    """Run the forward-backward algorithm, with probabilities scaled at each word."""
+    """Run the forward-backward algorithm, with probabilities scaled at each word.
+
+    `score_BTL`: scores of labels. `after_LL`: scores of label pairs; rows: the previous label, columns: the next label.
+    """
     peak_BT, top = score_BTL.amax(-1), after_LL.max()
     weights = (score_BTL - peak_BT[:, :, None]).exp().unbind(1)
     step_LL = (after_LL - top).exp()
@@ -111,7 +117,7 @@ def forward_backward(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> Fo
 
 
 class _LogPartition(torch.autograd.Function):
-    """The log-partition function. Its gradient is the expected count of each label and of each pair of labels."""
+    """The log-partition function. Its gradient: the expected counts of labels and of pairs of adjacent labels."""
 
     @staticmethod
     def forward(context: Any, score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> Tensor:

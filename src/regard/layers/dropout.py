@@ -1,7 +1,7 @@
 """Dropout with fast random numbers: one 64-bit random number for eight elements.
 
 PyTorch's `bernoulli_` takes a fifth of a training step on a CPU. Here the rate is rounded to a multiple of 1/256 and
-the kept elements are scaled by the exact inverse of the rounded rate, so that the expectation is exact.
+the kept elements are multiplied by 1 / (1 - rounded rate), so that the expectation is exact.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Rows(NamedTuple):
     total: int
     """Number of rows of the whole batch."""
     weight: float = 1.0
-    """0 if the batch has no row for this process, which then computes one row only to take part in communication."""
+    """0 if the batch has no row for this process; it then computes row 0, only to take part in the communication."""
 
     @classmethod
     def every_nth(cls, total: int, first: int, every: int) -> Rows:
-        """The rows first, first + every, first + 2 every, ... of a batch of `total` rows."""
+        """The rows first, first + every, ... of `total` rows; if there are none, row 0 of weight 0."""
         if first >= total:
             return cls(torch.zeros(1, dtype=torch.long), total, weight=0.0)
         return cls(torch.arange(first, total, every), total)
@@ -38,9 +38,10 @@ _shared: Rows | None = None
 
 @contextmanager
 def dropout_rows(rows: Rows | None) -> Iterator[None]:
-    """Within the `with` block, dropout masks are drawn for the whole batch, and only their rows `rows` are used.
+    """Within the `with` block, dropout draws the mask of the whole batch, but uses only the rows `rows` of the mask.
 
-    So a row gets the same mask whether one process or several processes compute the batch. None: use all rows.
+    So a row gets the same mask whether one process or several processes compute the batch. With None, the input of
+    dropout is the whole batch.
     """
     global _shared
     before, _shared = _shared, rows
@@ -51,7 +52,7 @@ def dropout_rows(rows: Rows | None) -> Iterator[None]:
 
 
 def batch_seed(seed: int, position: int) -> int:
-    """The random seed of one batch: a hash, so that neighboring batches and seeds get unrelated random numbers."""
+    """The random seed of the batch at `position`: a hash of both numbers, so that seeds of batches are unrelated."""
     mixed = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9) & (2**64 - 1)
     mixed = ((mixed ^ (mixed >> 31)) * 0x94D049BB133111EB) & (2**64 - 1)
     return (mixed ^ (mixed >> 29)) & (2**63 - 1)
@@ -66,7 +67,7 @@ def keep_mask(shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
 
 
 def _shared_mask(shape: torch.Size, dropped: int, device: torch.device, axis: int, rows: Rows) -> Tensor:
-    """Draw the mask of the whole batch and select `rows` along `axis`, which with R-Drop has every row twice."""
+    """Draw the mask of the whole batch and select `rows` along `axis`. With R-Drop, the input has every row twice."""
     times, rest = divmod(shape[axis], len(rows.index_R))
     if rest:
         raise ModelError(

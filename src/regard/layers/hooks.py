@@ -45,7 +45,7 @@ class AttentionRecord:
 
 
 Listener = Callable[[str, Tensor], Tensor | None]
-"""Receives the name of a hook and its attention weights or hidden states; returns new ones, or None to keep them."""
+"""listener(name, x): gets the name of a hook, and weights or states x; returns new values of x, or None to keep x."""
 Recorder = Callable[[AttentionRecord], None]
 
 
@@ -84,7 +84,10 @@ class AttentionHook:
 
 
 def _call(listeners: Sequence[Listener], name: str, x: Tensor, what: str, first_axis: int = 0) -> Tensor:
-    """Call the listeners in order, each with the output of the one before; only axes before `first_axis` may grow."""
+    """Call the listeners in order, each with the result of the previous listener; `what` names x in an error message.
+
+    A result must have the shape of x, but the axes before `first_axis` may have another size.
+    """
     for listener in listeners:
         other = listener(name, x)
         if other is not None:
@@ -95,7 +98,7 @@ def _call(listeners: Sequence[Listener], name: str, x: Tensor, what: str, first_
 
 
 class AttentionTrace(dict[str, AttentionRecord]):
-    """The last record of each hook, by name; `calls[name]` has all records in order."""
+    """The last record of each hook, by the name of the hook; `calls[name]` has all records of this hook in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +109,7 @@ class AttentionTrace(dict[str, AttentionRecord]):
         self.calls.setdefault(seen.name, []).append(seen)
 
     def steps(self, name: str) -> Tensor:
-        """The weights of all decoding steps, concatenated along the target axis: [B, H, T, S]."""
+        """The weights of the hook `name` in all T decoding steps, [B, H, T, S]; steps with fewer keys get zeros."""
         passes = [seen.weights_BHTS for seen in self.calls[name]]
         longest = max(weights.shape[-1] for weights in passes)
         padded = [nn.functional.pad(weights, (0, longest - weights.shape[-1])) for weights in passes]
@@ -157,7 +160,7 @@ def trace(model: nn.Module | Predictor, patterns: str | Iterable[str] = "*") -> 
 
 @contextmanager
 def listen(model: nn.Module | Predictor, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
-    """Within the `with` block, call `listener` for all hooks whose names match; it may replace their weights."""
+    """Within the `with` block, call `listener` for all hooks whose names match; `listener` may replace the weights."""
     with ExitStack() as stack:
         for tap in match_hooks(model, patterns):
             stack.enter_context(tap.attached(listener=listener))
@@ -165,7 +168,7 @@ def listen(model: nn.Module | Predictor, patterns: str | Iterable[str], listener
 
 
 def without_heads(*heads: int) -> Listener:
-    """A listener that masks the heads with these indices: it sets their weights to zero."""
+    """A listener that sets the attention weights of the heads with these indices to zero."""
 
     def mask(name: str, weights_BHTS: Tensor) -> Tensor:
         for head in heads:
@@ -201,7 +204,7 @@ def state_hooks(model: nn.Module) -> list[HiddenStateHook]:
 
 @contextmanager
 def listen_to_states(model: nn.Module, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
-    """Within the `with` block, call `listener` for all points whose names match; it may replace their states."""
+    """Within the `with` block, call `listener` for all points whose names match; `listener` may replace the states."""
     wanted = [patterns] if isinstance(patterns, str) else list(patterns)
 
     def choose(name: str, x_BTD: Tensor) -> Tensor | None:

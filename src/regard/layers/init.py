@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 STACKED = "stacked"
-"""Name of the attribute of a linear layer that counts the projections in its matrix; Muon updates each separately."""
+"""Attribute of a linear layer: the number of projections in its matrix. Muon updates each projection separately."""
 
 
 def stack(linear: nn.Linear, parts: int) -> nn.Linear:
@@ -17,7 +17,7 @@ def stack(linear: nn.Linear, parts: int) -> nn.Linear:
 def glorot(linear: nn.Linear, parts: int = 1) -> nn.Linear:
     """Initialize a layer by Glorot's uniform distribution, with zero bias, as in the original code of the Transformer.
 
-    `parts`: the number of projections in the layer; the shape of one projection determines the range.
+    `parts`: the number of projections in the layer; the range is computed from the shape of one projection.
     """
     for part in stack(linear, parts).weight.chunk(parts):
         nn.init.xavier_uniform_(part)

@@ -20,8 +20,8 @@ COMPACT_AFTER = 4  # decoding steps between two removals of unused slots
 class KVCache:
     """Keys and values of one layer.
 
-    A cache behaves like a named tuple of two tensors [B, W, H, T, K], the keys and the values of all hypotheses. Each
-    new cache reuses the memory of the previous one, so `add` may be called only once on a cache.
+    A cache behaves like a named tuple of two tensors [B, W, H, T, K], the keys and the values of all hypotheses. The
+    cache that `add` returns uses the same memory, so the caller must call `add` at most once on each cache.
     """
 
     _fields = ("key", "value")
@@ -43,12 +43,15 @@ class KVCache:
             yield part.unflatten(2, (width, -1)).transpose(1, 2)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values [B, H, R, K] of R slots, and the mask [B, 1, W, R] of each hypothesis (None: all slots)."""
+        """Keys and values [B, H, R, K] of R slots, and the mask [B, 1, W, R] of the slots that a hypothesis uses.
+
+        The mask is None if every hypothesis uses all slots.
+        """
         key, value = self._room[:, :, :, : self.used]
         return key, value, None if self.used == self.length else self._owns_BWR.unsqueeze(1)
 
     def add(self, both_BW2HK: Tensor) -> KVCache:
-        """Return a cache with the keys and values of one more token per hypothesis."""
+        """Return a cache with one more token per hypothesis; `both_BW2HK`: the key and the value of this token."""
         rows, width = both_BW2HK.shape[:2]
         end, room = self.used + width, self._room
         if end > room.shape[3]:
@@ -59,7 +62,7 @@ class KVCache:
         return self._with(room, torch.cat([self._owns_BWR, own_BWW], dim=-1), self.length + 1, self._compact_at)
 
     def follow(self, beams_BW: Tensor) -> KVCache:
-        """Reorder beams: hypothesis w of the new cache gets the slots of hypothesis `beams_BW[b, w]` of this one."""
+        """Reorder beams: hypothesis w of the new cache gets the slots of hypothesis `beams_BW[b, w]` of this cache."""
         owns_BWR = self._owns_BWR.gather(1, beams_BW[:, :, None].expand(-1, -1, self.used))
         after = self._with(self._room, owns_BWR, self.length, self._compact_at)
         return after._compacted() if self.used >= self._compact_at else after
@@ -70,7 +73,7 @@ class KVCache:
         return self._with(room, owns_BWR, self.length, self._compact_at)
 
     def _compacted(self) -> KVCache:
-        """Remove unused slots, but keep as many free slots as are needed until the next removal."""
+        """Return a cache without unused slots, but with enough free slots until the next removal."""
         width, soon = self._owns_BWR.shape[1], COMPACT_AFTER * self._owns_BWR.shape[1]
         owned_BR = F.pad(self._owns_BWR.any(1), (0, self._room.shape[3] - self.used))
         count = int(owned_BR.sum(1).max())  # sentences that use fewer slots keep some unused ones
@@ -86,12 +89,12 @@ class KVCache:
 
 
 def _true_first(flags: Tensor) -> Tensor:
-    """Indices along the last axis: first those of True values, then those of False values, each in order."""
+    """Indices along the last axis: first the indices of True values, then of False values, both in ascending order."""
     return flags.byte().argsort(dim=-1, descending=True, stable=True)
 
 
 def _take_slots(room: Tensor, slot_BN: Tensor) -> Tensor:
-    """Select the slots `slot_BN` of each sentence: [P, B, H, N, K] from [P, B, H, R, K]."""
+    """Select the slots `slot_BN` of each sentence from keys and values: [2, B, H, N, K] from [2, B, H, R, K]."""
     parts, rows, heads, size, head_width = room.shape
     first = torch.arange(parts * rows * heads, device=room.device).view(parts, rows, heads, 1) * size
     index = (first + slot_BN[:, None]).flatten()

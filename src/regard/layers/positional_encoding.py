@@ -9,7 +9,7 @@ from regard.errors import ModelError
 
 
 def sinusoids(length: int, width: int, start: int = 0) -> Tensor:
-    """PE(pos, 2i) = sin(pos / 10000^(2i / width)), PE(pos, 2i + 1) = cos of the same (Vaswani et al. 2017): [T, D].
+    """PE(pos, 2i) = sin(a), PE(pos, 2i + 1) = cos(a), a = pos / 10000^(2i / width) (Vaswani et al. 2017): [T, D].
 
     PE(pos + k) is PE(pos) rotated, in each pair of dimensions, by an angle that depends only on k. Computed in double
     precision, so that high positions are exact.
@@ -65,7 +65,10 @@ class LearnedEncoding(nn.Module):
 
 
 class RotaryEncoding(SinusoidalTable):
-    """Rotates queries and keys by their position, so that scores depend only on their distance (Su et al. 2021)."""
+    """Rotates queries and keys by angles proportional to their positions (Su et al. 2021).
+
+    So a score depends on the distance of query and key, not on their positions.
+    """
 
     def __init__(self, head_width: int):
         super().__init__(head_width)
@@ -92,7 +95,7 @@ class AddPositions(nn.Module):
 
 
 class ConcatenatePositions(nn.Module):
-    """Projects [token embedding; positional encoding] to the model's width: a sum W1 e + W2 p with learned weights."""
+    """Projects token embedding e and positional encoding p together to the width of the model: W [e; p], W learned."""
 
     def __init__(self, positions: SinusoidalEncoding | LearnedEncoding, width: int, position_width: int):
         super().__init__()
@@ -114,7 +117,10 @@ class NoPositions(nn.Module):
 
 
 def position_layer(kind: str, join: str, width: int, longest: int) -> nn.Module:
-    """Build the layer that adds or concatenates (`join`) positional encodings of this `kind` to token embeddings."""
+    """Build the layer that adds or concatenates (`join`) positional encodings of this `kind` to token embeddings.
+
+    `longest`: number of learned positions. For "rotary" and "none", the layer returns the embeddings unchanged.
+    """
     if kind in ("none", "rotary"):
         return NoPositions()
     part = width if join == "add" else max(width // 8 * 2, 2)

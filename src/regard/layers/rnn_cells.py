@@ -23,13 +23,14 @@ from torch.nn import functional as F
 from regard.layers.init import glorot, stack
 
 CellState = tuple[Tensor, ...]
-"""The state of a cell, tensors [N, D]; the first is the hidden state."""
+"""The state of a cell: a tuple of tensors [N, D], of which the first is the hidden state."""
 
 
 class RecurrentCell(nn.Module):
-    """A recurrent cell. `fed`: the width of an input known only inside the loop, such as the attention context.
+    """A recurrent cell with `inputs` inputs, and optionally `fed` more inputs that are known only inside the loop.
 
-    The layer `input` computes the part of the gates that depends on the input, for any number of steps at once.
+    The layer `input` computes the part of the gates that depends on the inputs, for any number of steps at once. An
+    example of an input that is known only inside the loop is the attention context; `feed_in` adds it.
     """
 
     gates: int
@@ -45,7 +46,7 @@ class RecurrentCell(nn.Module):
             nn.init.orthogonal_(gate)
 
     def feed_in(self, read_NG: Tensor, fed_ND: Tensor) -> Tensor:
-        """Add the part of the gates that depends on an input known only inside the loop (input feeding)."""
+        """Return `read_NG` plus the part of the gates that depends on the input `fed_ND` (input feeding)."""
         assert self.input_feeding is not None
         return torch.addmm(read_NG, fed_ND, self.input_feeding.weight.t())
 
@@ -102,7 +103,8 @@ def unroll(
 ) -> tuple[Tensor, CellState]:
     """Run a cell over a sequence; return the hidden states [S, B, D] in the order of the sequence, and the last state.
 
-    `read_SBG`: the output of `cell.input`. Where the mask is False, the state does not change (in both directions).
+    `read_SBG`: the output of `cell.input`. With `backward`, the cell starts at the last step. Where the mask is False,
+    the state does not change.
     """
     reads = read_SBG.unbind(0)
     padded = [] if mask_SB is None else (~mask_SB.all(dim=1)).tolist()
@@ -118,7 +120,10 @@ def unroll(
 
 
 class RecurrentLayer(nn.Module):
-    """One cell over a sequence, or two cells in opposite directions whose states are concatenated."""
+    """One cell over a sequence, or two cells in opposite directions whose states are concatenated.
+
+    `backward`: for each cell, whether it reads the sequence from the end.
+    """
 
     def __init__(self, kind: str, inputs: int, width: int, backward: tuple[bool, ...]):
         super().__init__()
@@ -127,7 +132,7 @@ class RecurrentLayer(nn.Module):
         self.width = width * len(backward)
 
     def forward(self, x_SBD: Tensor, mask_SB: Tensor | None) -> tuple[Tensor, CellState]:
-        """Hidden states [S, B, D], and the last state; those of two directions are concatenated."""
+        """Hidden states [S, B, D], and the last state; the states of two directions are concatenated."""
         outputs, lasts = [], []
         for cell, backward in zip(self.cells, self.backward, strict=True):
             assert isinstance(cell, RecurrentCell)
@@ -139,7 +144,10 @@ class RecurrentLayer(nn.Module):
 
 
 class PackedLayout:
-    """The order of the real tokens of padded sequences [N, S] when packed. Padding is at the end of a row."""
+    """The packed order of the real tokens of padded sequences [N, S]: by step, in each step the longest sequence first.
+
+    Padding must be at the end of a row.
+    """
 
     def __init__(self, mask_NS: Tensor):
         rows, steps = mask_NS.shape
@@ -151,10 +159,10 @@ class PackedLayout:
         self.place_P = self.row_P * steps + step_P
         """Index of each packed token in the flattened padded sequences."""
         self.sizes = [size for size in mask_NS.sum(0).tolist() if size]
-        """The number of sequences that have a token at each step."""
+        """For each step, the number of sequences that have a token at this step."""
 
     def pack(self, x_NSD: Tensor) -> Tensor:
-        """Select the real tokens, [P, ...]."""
+        """Select the real tokens in packed order: [P, ...]."""
         return x_NSD.flatten(0, 1).index_select(0, self.place_P.to(x_NSD.device))
 
     def unpack(self, x_PD: Tensor) -> Tensor:
@@ -172,13 +180,16 @@ class PackedGRU(nn.Module):
         self.forwards, self.backwards = GRU(inputs, width), GRU(inputs, width)
 
     def forward(self, x_PD: Tensor, sizes: list[int]) -> Tensor:
-        """States [P, 2 D] of all tokens."""
+        """States [P, 2 D] of all tokens; `sizes` is an attribute of `PackedLayout`."""
         states_PD = run_packed(self.forwards, x_PD, sizes)
         return torch.cat([states_PD, run_packed(self.backwards, x_PD, sizes, backward=True)], dim=-1)
 
 
 def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = False) -> Tensor:
-    """Hidden states [P, D] of a cell that starts with zeros at the first (`backward`: last) token of every sequence."""
+    """Hidden states [P, D] of a cell over packed sequences; `sizes` is an attribute of `PackedLayout`.
+
+    The cell starts with zeros at the first token of every sequence or, with `backward`, at the last token.
+    """
     states_PD: Tensor = _RunGRU.apply(  # type: ignore[no-untyped-call]
         cell.input(x_PD), cell.recurrent.weight, cell.candidate_bias, sizes, backward
     )
@@ -186,7 +197,7 @@ def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = Fa
 
 
 def _steps(sizes: list[int], backward: bool) -> list[slice]:
-    """The packed tokens of each step, in the order in which the cell reads the steps."""
+    """For each step, the slice of its packed tokens; with `backward`, the last step is first."""
     steps = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
     return steps[::-1] if backward else steps
 
@@ -194,8 +205,8 @@ def _steps(sizes: list[int], backward: bool) -> list[slice]:
 class _RunGRU(torch.autograd.Function):
     """GRU steps h' = n + z (h - n), with gates r, z = sigmoid(read + U h) and candidate n = tanh(read + r (U h + b)).
 
-    In forward direction the rows of a step are the first rows of the previous step; in backward direction new rows
-    start with zeros.
+    `read` is the part that depends on the input. The longest sequence is the first row. So from one step to the next,
+    the last rows end in forward direction; in backward direction rows are added at the end, with a state of zeros.
     """
 
     @staticmethod

@@ -7,9 +7,9 @@
 
 One `step` per token computes the same logits as `forward`: tests/laws checks this for every architecture. A memory or
 a state is a tree of tuples, dictionaries and tensors. The first axis of the tensors is the batch; in a state, the
-second axis is the beam. So a search can select and reorder the rows of any architecture. An object in the tree may do
-this faster by its methods `keep(rows_N)` and `follow(beams_BW)`, as the KV cache does (layers/kv_cache.py). `step` may
-be called only once with the same state. The caller may overwrite the logits.
+second axis is the beam. So a search can select and reorder the rows of any architecture. An object in the tree may
+select and reorder its rows itself, by methods `keep(rows_N)` and `follow(beams_BW)`, as the KV cache does
+(layers/kv_cache.py). The caller must call `step` at most once with each state. The caller may overwrite the logits.
 
 A classifier has only `encode`, which returns one vector per document, and `forward`, which scores the labels. A tagger
 has one vector per word, and a linear-chain CRF over the labels.
@@ -60,14 +60,14 @@ def example_input(axes: str, *shape: int) -> SimpleNamespace:
 
 
 class Example(NamedTuple):
-    """A forward pass on a small input, for `training/flops.py`.
+    """A forward pass of a model on a small input: `run()` computes it, and `training/flops.py` counts operations.
 
-    The input has data even if the weights are on the meta device, because the computation depends on its values.
+    The input has data even if the weights are on the meta device, because the computation depends on the token ids.
     """
 
     run: Callable[[], Any]
     amounts: Mapping[str, int]
-    """How often each unit occurs in the input: tokens, pairs of tokens and so on."""
+    """The number of each unit in the input, by name; a unit is a token, a pair of tokens and so on."""
 
 
 class Network(nn.Module):
@@ -78,7 +78,11 @@ class Network(nn.Module):
 
     @abstractmethod
     def examples(self) -> Iterator[Example]:
-        """Small forward passes, as many as there are units of input; flops.py computes the cost per unit from them."""
+        """Small forward passes, from which `training/flops.py` computes the operations per unit of the input.
+
+        A unit is what a cost is proportional to, such as a token or a pair of tokens. There are as many examples as
+        units, so that the costs are the solution of linear equations.
+        """
 
 
 class Seq2Seq(Network):
@@ -105,7 +109,7 @@ class Seq2Seq(Network):
         return self.output(self.hidden(source, target_BT))
 
     def examples(self) -> Iterator[Example]:
-        """Units: sentences, source tokens, target tokens, and pairs of a token and a token that it attends to."""
+        """Units: sentences, source tokens, target tokens, and pairs of tokens (two source, two target, one of each)."""
         for source, target in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3)):
             inputs = example_input("BS", 1, source), example_input("BS", 1, target).ids_BS
             amounts = {"sentence": 1, "source_token": source, "target_token": target}
@@ -145,7 +149,7 @@ class ClassifierModel(Network):
 
     @abstractmethod
     def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
-        """Attention weights of tokens [B, U, S], from a trace of `forward`; the weights of a document sum to 1."""
+        """The attention weight of each token, [B, U, S]; their sum in a document is 1. `tape`: a trace of `forward`."""
 
 
 class Words(Protocol):
@@ -172,11 +176,11 @@ class TaggerModel(Network):
         """One vector per word [B, T, D]."""
 
     def forward(self, sentences: Words) -> Tensor:
-        """Label scores [B, T, L] of each word; the CRF adds scores of pairs of adjacent labels."""
+        """Label scores [B, T, L] of each word, without the scores of label pairs, which are in `crf`."""
         return self.output(self.encode(sentences))
 
     def examples(self) -> Iterator[Example]:
-        """Units: pieces, words, and pairs of words. The CRF's forward algorithm is one matrix product per word."""
+        """Units: pieces, words, and pairs of words. The examples include one product with the CRF's matrix per word."""
         for words, size in ((1, 1), (1, 2), (2, 1)):
             amounts = {"piece": words * size, "word": words, "pair": words**2}
             inputs = example_input("BTS", 1, words, size)

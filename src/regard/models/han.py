@@ -5,7 +5,7 @@ sentence vector. A second such level pools the sentences into the document vecto
 
 Departures: word vectors are learned with the model, not pretrained by word2vec; dropout (the paper has none) removes
 the same features from all words, and from all sentences, of a document (Gal and Ghahramani 2016), so that a recurrent
-state cannot recover them from the next word; the reset gate acts after the recurrent product.
+state cannot recover the removed features from the next word; the reset gate acts after the recurrent product.
 """
 
 from __future__ import annotations
@@ -61,7 +61,11 @@ class HANLevel(nn.Module):
     def forward(
         self, x_PD: Tensor, packing: PackedLayout, mask_NS: Tensor, document_P: Tensor, documents: int
     ) -> Tensor:
-        """Vectors [N, D] of packed sequences; `document_P`: the index of the document of each token."""
+        """One vector per sequence, [N, D]; `x_PD`: the inputs of all sequences, packed by `packing`.
+
+        `document_P`: for each input, the index of its document; `documents`: number of documents. All inputs of a
+        document get the same dropout mask.
+        """
         if self.training:
             keep_BD = self.drop(x_PD.new_ones(documents, x_PD.shape[-1]))
             x_PD = x_PD * keep_BD.index_select(0, document_P)
@@ -84,7 +88,7 @@ class HAN(ClassifierModel):
         self.output = glorot(nn.Linear(2 * width, labels))
 
     def encode(self, documents: Documents) -> Tensor:
-        """Encode all sentences of the batch in parallel, then the documents."""
+        """Document vectors [B, D]: all sentences of the batch are encoded in parallel, then the documents."""
         mask_BU = documents.mask_BUS.any(-1)
         rows, places = mask_BU.nonzero(as_tuple=True)
         mask_NS, ids_NS = documents.mask_BUS[rows, places], documents.ids_BUS[rows, places]
@@ -97,7 +101,7 @@ class HAN(ClassifierModel):
         return self.drop(self.sentences(x_PD, order, mask_BU, order.row_P, len(mask_BU)))
 
     def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
-        """The weight of each word in its sentence times the weight of the sentence in the document."""
+        """Word weights [B, U, S]: weight of the word in its sentence times weight of the sentence in its document."""
         mask_BU = documents.mask_BUS.any(-1)
         word_NS = tape["word"].weights_BHTS[:, 0, 0]
         sentence_BU = tape["sentence"].weights_BHTS[:, 0, 0]

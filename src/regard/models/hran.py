@@ -3,8 +3,8 @@
 A context is a sequence of utterances, an utterance is a sequence of words, and not all of them are equally important.
 For each word of the reply, attention over words computes one vector per utterance; a second encoder, the utterance
 encoder, reads these vectors from the last utterance to the first; attention over its states computes the context
-vector, an input of the decoder. The query of the word attention has two parts: the decoder state, and the state of the
-utterance encoder after the next utterance.
+vector, an input of the decoder. The query of the word attention has two parts: the decoder state, and the last
+state of the utterance encoder, which has read all later utterances.
 
 The source is one sequence. A marker token (`turn_token_id`) ends every utterance except the last.
 
@@ -86,7 +86,7 @@ PRESETS: dict[str, ModelSettings] = {"hran": HRANSettings("hran")}
 
 
 class TwoLevelHooks(NamedTuple):
-    """The hooks of the two levels of attention, and of their product."""
+    """Hooks of the weights of words in their utterance, of the weights of utterances, and of the products of both."""
 
     word: AttentionHook
     utterance: AttentionHook
@@ -94,14 +94,14 @@ class TwoLevelHooks(NamedTuple):
 
 
 class TwoLevelAttentionRecorder:
-    """Computes the context vectors of all decoder steps with hooks, and records their attention at the end."""
+    """Computes the context vector of each decoder step and calls listeners; at the end, `record` calls recorders."""
 
     def __init__(
         self, taps: TwoLevelHooks, context: Callable[..., Tensor], memory: EncoderOutput, places: Sequence[Tensor]
     ):
         """`context(state_ND, word_hook, utterance_hook)` computes the context vector of a decoder state.
 
-        `places`: for each utterance, the positions [B, L] of its words among the S source tokens; S where no word is.
+        `places`: for each utterance, the positions [B, L] of its words among the S source tokens, padded with S.
         """
         self.taps, self._context, self._memory, self._places = taps, context, memory, places
         self._size = memory.mask_BS.shape[1]
@@ -140,7 +140,7 @@ class TwoLevelAttentionRecorder:
         return context_ND
 
     def record(self) -> None:
-        """Pass one record per hook, which contains all steps, to the recorders."""
+        """For each hook, pass one record of all steps to the recorders."""
         states = self._memory.states_BSD.unsqueeze(1)
         query = torch.cat(self._queries, dim=-2)
         for tap, steps in self._steps.items():
@@ -153,11 +153,14 @@ class TwoLevelAttentionRecorder:
             return self._context(state_ND, word, utterance)
 
     def _replaced(self, tap: AttentionHook, weights: Tensor, place_BL: Tensor) -> Tensor:
-        """Call the listeners of a hook with weights over the source tokens; return the weights, perhaps replaced."""
+        """Call the listeners of `tap` with weights at their source positions; return the weights, perhaps replaced."""
         return _gather(tap.replace(self._spread(weights, place_BL)), place_BL) if tap.listeners else weights
 
     def _split(self, joint: Tensor, words: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-        """Split `joint` into weights of words and of utterances; an utterance of weight 0 keeps its weights `words`."""
+        """Split `joint`, weights of source tokens, into weights of words in their utterance and weights of utterances.
+
+        The words of an utterance of weight 0 get their weights from `words`.
+        """
         parts = [_gather(joint, place_BL) for place_BL in self._places]
         shares = [part.sum(-1, keepdim=True) for part in parts]
         found = [
@@ -172,13 +175,13 @@ class TwoLevelAttentionRecorder:
         return empty.scatter(-1, place_BL[:, None, None].expand_as(weights), weights)[..., : self._size]
 
     def _spread_all(self, words: Sequence[Tensor]) -> Tensor:
-        """Write the weights of the words of all utterances to their positions among the source tokens."""
+        """Write the weights of the words of each utterance to their positions among the source tokens: [B, 1, W, S]."""
         parts = [self._spread(found, place_BL) for found, place_BL in zip(words, self._places, strict=True)]
         return torch.stack(parts).sum(0)
 
 
 def _gather(flat_B1WS: Tensor, place_BL: Tensor) -> Tensor:
-    """Select the weights at the positions `place_BL` from those of all source tokens; 0 where there is no word."""
+    """From weights of source tokens, select the weights at the positions `place_BL`; 0 where there is no word."""
     index = place_BL[:, None, None].expand(*flat_B1WS.shape[:-1], -1)
     return F.pad(flat_B1WS, (0, 1)).gather(-1, index)
 
@@ -194,10 +197,10 @@ def _by_row(weights_B1WU: Tensor) -> Tensor:
 
 
 class TurnLayout(NamedTuple):
-    """The positions of the utterances in a batch of contexts."""
+    """The positions of U utterances of up to L words in a batch of contexts of S tokens."""
 
     place_BUL: Tensor
-    """Positions of the words of each utterance in the source; S where there is no word."""
+    """For each utterance, the source positions of its words; S where there is no word."""
     turn_BS: Tensor
     """For each source token, the index of its utterance; 0 is the last utterance."""
     within_BS: Tensor
@@ -205,12 +208,12 @@ class TurnLayout(NamedTuple):
 
     @property
     def mask_BUL(self) -> Tensor:
-        """True where there is a word."""
+        """True where an utterance has a word, False on padding."""
         return self.place_BUL < self.turn_BS.shape[1]
 
 
 def find_utterances(ids_BS: Tensor, mask_BS: Tensor, marker: int) -> TurnLayout:
-    """Split contexts after every marker token. A marker belongs to the utterance that it ends, so none is empty."""
+    """Split contexts into utterances after every `marker` token. The marker is the last token of its utterance."""
     rows, size = ids_BS.shape
     place_BS = torch.arange(size, device=ids_BS.device).expand(rows, -1)
     closes_BS = (ids_BS == marker) & mask_BS
@@ -267,7 +270,7 @@ class Turn(NamedTuple):
     value_BLD: Tensor
     mask_BL: Tensor
     place_BL: Tensor
-    """Positions of the words in the source; S where there is no word."""
+    """Source positions of the words; the source length S where there is no word."""
 
 
 class DecoderContext(NamedTuple):
@@ -276,11 +279,14 @@ class DecoderContext(NamedTuple):
     first_BD: Tensor
     """The first decoder state: the final word states of the last utterance."""
     turns: tuple[Turn, ...]
-    """The last utterance is first. Contexts with fewer utterances are padded with empty turns at the end."""
+    """The utterances from last to first. Contexts with fewer utterances are padded with empty turns at the end."""
 
 
 class TurnMemory(NamedTuple):
-    """Keys, values and masks of one turn for N = B W hypotheses. A mask is None if it would be True everywhere."""
+    """Keys and values of the words of one turn, and two masks, which are None if they would be True everywhere.
+
+    `exists_N1`: for each of N hypotheses, whether its context has this turn.
+    """
 
     words: KeyValue
     mask_BL: Tensor | None
@@ -304,7 +310,7 @@ class HRANDecoder(nn.Module):
         self.tap = AttentionHook("decoder.cross")
 
     def forward(self, x_TNE: Tensor, state_ND: Tensor, memory: EncoderOutput) -> tuple[Tensor, Tensor]:
-        """The readouts [T, N, D] of T embedded tokens, and the state after the last one."""
+        """Inputs [T, N, D] of the output layer after each of T embedded tokens, and the state after the last token."""
         turns = self._prepare(memory.extra.turns, len(state_ND))
         taps = TwoLevelHooks(self.word_attention.tap, self.utterance_attention.tap, self.tap)
         recorder = None
@@ -352,7 +358,7 @@ class HRANDecoder(nn.Module):
 
 
 def _turn_mask(turns: Sequence[TurnMemory]) -> Tensor | None:
-    """Mask [N, U] of the utterances that exist; None if all exist."""
+    """Mask [N, U] of the utterances that each context has; None if all contexts have all utterances."""
     missing = [turn.exists_N1 for turn in turns if turn.exists_N1 is not None]
     if not missing:
         return None
@@ -378,7 +384,7 @@ class HRAN(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """The word states of every utterance, and their attention keys."""
+        """The word states; in `extra`, the first decoder state, and keys and values of the words of each utterance."""
         states_BSD, first_BD, layout = self.encoder(source)
         (key_BSD,) = self.decoder.word_attention.prepare(states_BSD)
         key_BULD, value_BULD = (by_utterance(x_BSD, layout.place_BUL) for x_BSD in (key_BSD, states_BSD))

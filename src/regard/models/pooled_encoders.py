@@ -60,7 +60,7 @@ PRESETS: dict[str, ModelSettings] = {"transformer-classifier": TransformerClassi
 def pooled_parts(
     settings: TransformerClassifierSettings | TextEncoderSettings, vocabulary: int, outputs: int
 ) -> tuple[Encoder, AttentionPooling | MeanPooling, Dropout, nn.Linear]:
-    """Build the parts that both models have: encoder, pooling, dropout and the last linear layer."""
+    """Build encoder, pooling, dropout and the last linear layer, which has `outputs` outputs."""
     width = settings.width
     place = position_layer(settings.positional_encoding, "add", width, 0)
     encoder = Encoder(Embedding(vocabulary, settings, place), settings)
@@ -78,8 +78,8 @@ class TransformerClassifier(ClassifierModel):
     def encode(self, documents: Documents) -> Tensor:
         """Encode every window, then pool the tokens of all windows of a document.
 
-        The encoder gets the first windows of all documents, then the second windows, and so on, each in the order of
-        the batch, so that several processes that share the rows of a batch use the same dropout masks as one process
+        The encoder gets the first windows of all documents in the order of the batch, then all second windows, and so
+        on. So several processes that share the rows of a batch use the same dropout masks as one process
         (layers/dropout.py). In a window that is only padding, the first token is encoded but not pooled.
         """
         rows, windows, _ = documents.ids_BUS.shape
@@ -108,7 +108,7 @@ class TextEncoder(Network):
             yield Example(partial(self, example_input("BS", 1, size)), {"text": 1, "token": size, "pair": size**2})
 
     def forward(self, texts: Source) -> Tensor:
-        """One vector of length 1 per text, [B, V]."""
+        """One vector of length 1 per text, [B, model.vector_size]."""
         states_BSD = self.encoder(texts).states_BSD
         pooled_BD = self.pool(states_BSD, self.pool.keys(states_BSD), mask_or_none(texts.mask_BS))
         return F.normalize(self.output(self.drop(pooled_BD)), dim=-1)

@@ -87,21 +87,24 @@ class RecurrentSettings(ModelSettings):
         return self.attention != "none"
 
     def paper(self) -> str:
-        """The paper of the preset, found by the first word of its name."""
+        """The paper that describes the architecture, found by the first word of the preset's name."""
         return PAPERS[self.arch.partition("-")[0]]
 
     def adds_input(self, layer: int, inputs: int, outputs: int) -> bool:
-        """Whether this layer (counted from 1) has a residual connection."""
+        """Whether layer `layer`, counted from 1, has a residual connection; then its widths must be equal."""
         wanted = 0 < self.residual_from_layer <= layer
         if wanted and inputs != outputs:
             raise SettingsError(
                 f"model.residual_from_layer = {self.residual_from_layer}: layer {layer} has input width {inputs} and"
-                f" output width {outputs}, which must be equal; set a higher layer"
+                f" output width {outputs}, which must be equal; set a higher number, or 0 for none"
             )
         return wanted
 
     def kept_per_token(self, length: float) -> float:
-        """Numbers kept for the backward pass, per source and target token: gates, states and attention weights."""
+        """How many numbers are kept for the backward pass for one source token and one target token together.
+
+        These are gates, states and attention weights; `length`: mean number of tokens of a sentence.
+        """
         directions = 1 if self.bidirectional == "none" else 2
         cells = 8 * self.width * (directions * self.encoder_layers + self.decoder_layers)
         attended = length * (self.width if self.attention_score == "additive" else 4) if self.attends else 0.0
@@ -137,7 +140,7 @@ PAPERS = {
 
 
 class RecurrentContext(NamedTuple):
-    """Other inputs of the decoder: its first states, and attention keys if they differ from the encoder states."""
+    """Other inputs of the decoder: its first states, and the attention keys, unless they are the encoder states."""
 
     first: tuple[CellState, ...]
     keys: tuple[Tensor, ...] = ()
@@ -161,7 +164,7 @@ def beams_to_rows(x_BWD: Tensor) -> Tensor:
 
 
 class RecurrentEmbedding(nn.Module):
-    """Token embeddings times sqrt(width): layers need inputs of variance 1, a tied output needs small weights."""
+    """Token embeddings times sqrt(width): layers need inputs of variance 1, a shared output matrix small weights."""
 
     def __init__(self, vocabulary: int, width: int):
         super().__init__()
@@ -212,7 +215,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class Bridge(nn.Module):
-    """Computes the first state of a decoder layer from the last encoder state h: tanh(W h), or h for equal widths."""
+    """Computes the first state of a decoder layer from the last encoder state h: h if widths agree, else tanh(W h)."""
 
     def __init__(self, cell: str, encoder_width: int, width: int):
         super().__init__()
@@ -257,7 +260,7 @@ class RecurrentStack(nn.Module):
 
 
 class NoAttentionDecoder(nn.Module):
-    """Sutskever et al.: the first state of the decoder is all that it gets from the source."""
+    """Sutskever et al.: the source influences the decoder only by the first state of the decoder."""
 
     def __init__(self, settings: RecurrentSettings):
         super().__init__()

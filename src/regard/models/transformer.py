@@ -47,9 +47,9 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """Residual connection and norm of a sub-layer f: norm(x + drop(f(x))) as in the paper, or x + drop(f(norm(x))).
+    """Residual connection and norm of a sub-layer f: norm(x + drop(f(x))) or, with pre-norm, x + drop(f(norm(x))).
 
-    `enter(x)` returns the input of f; `leave(x, update)` adds `update`, the output of f, to x.
+    `enter(x)` returns the input of f; `leave(x, update)` returns the result, where `update` is the output of f.
     """
 
     def __init__(self, settings: BlockSettings):
@@ -79,7 +79,7 @@ def zero_init_residual(model: nn.Module) -> None:
 
 
 class FullyPrunedAttention(nn.Module):
-    """Self- or cross-attention whose heads are all pruned: its output is the bias, for any input."""
+    """Self- or cross-attention whose heads are all pruned: for any input, the output is a learned bias."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -199,7 +199,7 @@ def _embedding_with_positions(settings: TransformerSettings, vocabulary: int) ->
 
 
 def last_norm(settings: BlockSettings) -> nn.Module:
-    """The norm after the last block; only pre-norm needs one, because its residual stream is not normalized."""
+    """The norm after the last block. It does nothing unless the model has pre-norm, whose blocks end without a norm."""
     return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
 

@@ -26,13 +26,13 @@ class WeightAverage:
         self.live: list[Tensor] = list(model.parameters())
         self.shadow = [parameter.detach().clone() for parameter in self.live] if self.averages else self.live
         self.kept: dict[int, list[Tensor]] = {}
-        """Weights of earlier validations that the average needs, by slot."""
+        """Weights at the last validations, if the average needs them, by slot; new weights replace the oldest slot."""
 
     def update(self, step: int) -> None:
-        """Update the average after a step, counted from 1."""
+        """Update the average after the training step `step`, counted from 1."""
 
     def checkpoint(self, step: int) -> None:
-        """Update the average before the validation at this step."""
+        """Update the average before the validation at the training step `step`."""
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -52,7 +52,7 @@ class WeightAverage:
         return {name: tensor.detach() for name, tensor in zip(self.names, self.shadow, strict=True)}
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """The tensors that a checkpoint must contain, by name: the average, and the weights that it needs."""
+        """The tensors that a checkpoint must contain, by name: the average, and the weights in `kept`."""
         if self.averages:
             yield from ((f"average.{name}", tensor) for name, tensor in self.named().items())
             for slot, tensors in sorted(self.kept.items()):
@@ -60,7 +60,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def load(self, place: str, tensor: Tensor) -> None:
-        """Load the tensor that `tensors` yielded with the name `place`; clear `kept` before the first call."""
+        """Load the tensor that `tensors` yielded with the name `place`. The caller must clear `kept` before."""
         kind, _, name = place.partition(".")
         if not self.averages:
             return
@@ -90,7 +90,10 @@ class ExponentialMovingAverage(WeightAverage):
 
 
 class CheckpointAverage(WeightAverage):
-    """Mean of the weights at the last `count` validations; before the first validation, the weights themselves."""
+    """Mean of the weights at the last `count` validations; before the first validation, the newest weights.
+
+    `every`: number of steps from one validation to the next.
+    """
 
     averages = True
 
@@ -105,7 +108,7 @@ class CheckpointAverage(WeightAverage):
 
     @torch.no_grad()
     def checkpoint(self, step: int) -> None:
-        """Replace the oldest weights by the newest."""
+        """Replace the oldest weights in `kept` by the weights of this step, and compute the mean."""
         self.kept[math.ceil(step / self.every) % self.count] = [parameter.detach().clone() for parameter in self.live]
         checkpoints = [self.kept[slot] for slot in sorted(self.kept)]
         for mean, *versions in zip(self.shadow, *checkpoints, strict=True):
@@ -113,7 +116,7 @@ class CheckpointAverage(WeightAverage):
 
 
 def make_average(model: nn.Module, settings: TrainSettings) -> WeightAverage:
-    """Build the average that the settings name: of the last validations, exponential, or none."""
+    """Build the average that the settings name: mean of the last validations, exponential average, or no average."""
     if settings.average_checkpoints:
         return CheckpointAverage(model, settings.average_checkpoints, settings.validate_every)
     return ExponentialMovingAverage(model, settings.ema_decay) if settings.ema_decay else WeightAverage(model)

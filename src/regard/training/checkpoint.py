@@ -38,11 +38,11 @@ class TrainingProgress:
 
     step: int = 0
     position: int = 0
-    """Number of batches taken from the endless stream."""
+    """Number of batches taken from the endless stream of training batches."""
     epoch: int = 0
-    """Index of the epoch of `position`, so that a resumed training need not plan the batches of earlier epochs."""
+    """Index of the epoch that contains `position`; a resumed training does not plan the batches of earlier epochs."""
     epoch_start: int = 0
-    """Position of the first batch of this epoch."""
+    """Position of the first batch of the epoch `epoch`."""
     seconds: float = 0.0
     """Time spent training and validating, over all sessions."""
     flops: float = 0.0
@@ -70,11 +70,11 @@ class TrainingProgress:
     cooldown_for: str = ""
     """Values that the settings `max_steps`, `max_minutes` and `patience` had when the cooldown started."""
     first_loss: float | None = None
-    """The expected initial loss, or the loss of the first step; the loss has exploded if it is several times higher."""
+    """The expected initial loss, or the loss of the first step; a loss several times higher counts as exploded."""
     rate_factor: float = 1.0
     """Factor on the learning rate; it is halved at each rollback."""
     rate_for: str = ""
-    """The learning rates that `rate_factor` applies to; if they are changed, the factor is 1 again."""
+    """The learning rates that `rate_factor` applies to; if the user changes them, `rate_factor` is 1 again."""
     rollbacks: int = 0
     stopped: str = ""
     """Why training has ended; empty if it has not."""
@@ -112,7 +112,7 @@ class TrainingState:
 
     @torch.no_grad()
     def load(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Load the tensors of a checkpoint; all processes must pass all of them."""
+        """Load the tensors of a checkpoint; every process must pass all tensors."""
         parameters = dict(self.model.named_parameters())
         self.average.kept.clear()
         moments: dict[str, dict[str, Tensor]] = defaultdict(dict)
@@ -132,7 +132,10 @@ class TrainingState:
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: TrainingProgress, kept: int = KEPT) -> None:
-    """Write a checkpoint, and remove all except the last `kept`, and those of later steps, which a rollback left."""
+    """Write a checkpoint, and remove older checkpoints, so that `kept` checkpoints are left.
+
+    Checkpoints of later steps, which training had before a rollback, are also removed.
+    """
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
@@ -146,7 +149,7 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: Training
     write_atomically(stem.with_suffix(".json"), json.dumps(record, indent=1).encode())
     stems = _stems(folder)
     if stem not in stems:
-        raise RunError(f"{folder}: the new checkpoint is missing; the run folder was moved or removed")
+        raise RunError(f"{folder}: the new checkpoint is missing; do not move or remove the run folder while it trains")
     now = stems.index(stem) + 1
     _remove(stems[: max(now - kept, 0)] + stems[now:])
 
@@ -156,7 +159,11 @@ Loaded = tuple[dict[str, Tensor], TrainingProgress, list[str]]
 
 
 def load_checkpoint(folder: Path, before: int | None = None) -> Loaded | None:
-    """The newest valid checkpoint (of a step before `before`, if it is given); None if there is none."""
+    """The newest valid checkpoint; None if there is no checkpoint.
+
+    With `before`, only checkpoints of steps below `before` are read. If all checkpoints are damaged, the result is None
+    with `before`, and an error without `before`.
+    """
     notes: list[str] = []
     for stem in reversed(_stems(folder)):
         if before is not None and int(stem.name) >= before:
@@ -164,7 +171,7 @@ def load_checkpoint(folder: Path, before: int | None = None) -> Loaded | None:
         try:
             tensors, progress = _read(stem)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            notes.append(f"checkpoint {stem.name} is damaged ({error}); using the previous one")
+            notes.append(f"checkpoint {stem.name} is damaged ({error}); trying the previous one")
             continue
         return tensors, progress, notes
     if notes and before is None:
@@ -173,7 +180,7 @@ def load_checkpoint(folder: Path, before: int | None = None) -> Loaded | None:
 
 
 def remove_checkpoints(folder: Path, first: int) -> None:
-    """Remove the checkpoints of this step and of later steps."""
+    """Remove the checkpoints of the step `first` and of later steps."""
     _remove([stem for stem in _stems(folder) if int(stem.name) >= first])
 
 
@@ -189,7 +196,7 @@ def last_step(folder: Path) -> int:
 
 
 def load_best(folder: Path, now: TrainingProgress) -> Loaded | None:
-    """The checkpoint of the last validation that improved; None if it was not saved, or is damaged."""
+    """The checkpoint of the last improvement according to the progress `now`; None if it is missing or damaged."""
     try:
         found = load_checkpoint(folder / BEST)
     except RunError:

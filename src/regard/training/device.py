@@ -86,7 +86,10 @@ class ParallelModel:
     model: Network
     loss: Callable[[Any], Loss]
     summing: Callable[[bool], AbstractContextManager[None]]
-    """Returns the context of one batch; the argument is True for the last batch of a step: gradients are summed."""
+    """`summing(last)` is the context of the backward pass of one batch; gradients of the batches of a step are summed.
+
+    `last` is True for the last batch of a step: only then do the processes exchange gradients.
+    """
     whole: Network | None = None
     """If the model is sharded: a copy that is not sharded, for validation."""
 
@@ -102,7 +105,7 @@ class ParallelModel:
 
 
 def parallelize(model: Network, loss: LossFunction, settings: TrainSettings, group: ProcessGroup) -> ParallelModel:
-    """Prepare a model, which every process of the group has, to be trained by all of them."""
+    """Prepare a model to be trained by all processes of the group; every process must pass the same model."""
     module = LossModule(model, loss, settings, next(model.parameters()).device)
     if group.size == 1:
         return ParallelModel(model, module, lambda last: nullcontext())
@@ -141,7 +144,7 @@ def _shard(model: Network, module: LossModule) -> ParallelModel:
 
 
 def key_biases(model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """The biases of attention layers, each with a mask that is 0 for keys and 1 elsewhere.
+    """The biases of attention layers without rotary encoding, each with a mask that is 0 for keys and 1 elsewhere.
 
     The bias of the keys adds the same number to all scores of a query, which softmax cancels. So its gradient is zero,
     except for rounding errors, which Adam would scale up to full steps that depend on the number of processes.
@@ -164,7 +167,7 @@ def gather(tensor: Tensor) -> Tensor:
 
 
 def scatter(whole: Tensor, like: Tensor) -> Tensor:
-    """Shard a tensor, which every process has, like the tensor `like`, and move it to the same device."""
+    """Shard the tensor `whole` like the tensor `like`, on the device of `like`. Every process must pass `whole`."""
     if not is_sharded(like):
         return whole.to(like.device)
     from torch.distributed.tensor import DTensor, distribute_tensor
@@ -174,7 +177,7 @@ def scatter(whole: Tensor, like: Tensor) -> Tensor:
 
 
 def clip_gradients(model: Network, limit: float) -> float:
-    """Scale the gradients down to the norm `limit` (0: no limit); return the norm before."""
+    """Scale the gradients down to the norm `limit` (0: no limit); return their norm before scaling."""
     gradients: list[Tensor] = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     norm = gather(torch.nn.utils.get_total_norm(gradients))
     if limit:
@@ -183,7 +186,7 @@ def clip_gradients(model: Network, limit: float) -> float:
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether a tensor is a DTensor; it is recognized by a method, because importing the class takes a second."""
+    """Whether a tensor is a DTensor. A method identifies it, because importing the class DTensor takes a second."""
     return hasattr(tensor, "full_tensor")
 
 
@@ -203,7 +206,7 @@ class Machine:
 
 
 def measure_machine(device: str = "auto") -> Machine:
-    """Measure this machine; `device` as in `train.device`."""
+    """Measure this machine; `device`: a value of the setting `train.device`."""
     if device != "cpu" and torch.cuda.is_available():
         free, _ = torch.cuda.mem_get_info()
         return Machine(torch.cuda.get_device_name(), usable_cores(), float(free), matmul_peak("cuda"))

@@ -47,7 +47,7 @@ class GroupMember(NamedTuple):
 
 
 class ProcessGroup:
-    """The processes that train one model together. Within `with group`, an error in one process ends all."""
+    """The processes that train one model together. Within `with group`, an error in one process ends all processes."""
 
     def __init__(self, rank: int = 0, size: int = 1, local_rank: int = 0):
         self.rank, self.size, self.local_rank = rank, size, local_rank
@@ -64,7 +64,10 @@ class ProcessGroup:
         return total.tolist()
 
     def once(self, action: Callable[[], T]) -> T:
-        """Run `action` in the first process and return its result in all. The others wait without a time limit."""
+        """Run `action` in the first process and return its result in all processes.
+
+        The other processes wait without a time limit.
+        """
         if self.heartbeat is None:
             return action()
         self._rounds += 1
@@ -78,7 +81,7 @@ class ProcessGroup:
         return items[self.rank :: self.size]
 
     def join(self, items: Sequence[T]) -> list[T]:
-        """The results of all processes, in the order of the items that `share` divided."""
+        """Collect the results of all processes in the order before `share`; `items`: the results of this process."""
         if self.size == 1:
             return list(items)
         shares: list[list[T]] = [[] for _ in range(self.size)]
@@ -87,7 +90,7 @@ class ProcessGroup:
         return [share[place] for place in range(longest) for share in shares if place < len(share)]
 
     def tensors(self, held: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Yield the tensors of the first process in all processes, one after the other."""
+        """In all processes, yield the names and tensors that `held` contains in the first process."""
         if self.size == 1:
             yield from held.items()
             return
@@ -149,9 +152,10 @@ def this_group() -> ProcessGroup:
 def agree_on_session(store: Store, rank: int, size: int) -> str:
     """A name for this session, different from the names of earlier sessions.
 
-    torchrun's store outlives a restart and still contains the addresses of dead processes. Its restart count does not
-    identify sessions, because it may differ between machines. So every process registers a random name, and the first
-    process builds the session's name from all of them. All processes must confirm it, which dead ones cannot do.
+    torchrun's store outlives a restart and still contains the addresses of dead processes. The restart count of
+    torchrun does not identify sessions, because it may differ between machines. So every process registers a random
+    name, and the first process builds the name of the session from these names. The name is valid when all processes
+    have confirmed it, which a dead process cannot do.
     """
     mine, until = uuid.uuid4().hex, time.monotonic() + JOIN_TIMEOUT
     store.set(f"name {rank}", mine)
@@ -169,15 +173,16 @@ def agree_on_session(store: Store, rank: int, size: int) -> str:
 
 
 class Heartbeat:
-    """Heartbeats in torchrun's store. Each process watches the next process, and ends all if its heartbeats stop.
+    """Heartbeats in torchrun's store. Each process watches the heartbeats of the next process.
 
-    torchrun itself ends the other processes only if one exits, not if one hangs or its machine is gone.
+    If the heartbeats of the next process stop, all processes are ended. torchrun itself does this only if a process
+    exits, not if a process hangs or its machine is gone.
     """
 
     advice = "start again"  # what the user should do if a process dies
 
     def __init__(self, members: Sequence[GroupMember], rank: int, session: str, *, reports: bool):
-        """`reports`: print the failures that other processes found; True for one process per machine."""
+        """`reports`: whether this process prints failures that others found; True for one process per machine."""
         self.me, self.watched, self.size = members[rank], members[(rank + 1) % len(members)], len(members)
         self.session, self.reports = session, reports
         self.patience = SILENCE
@@ -196,17 +201,17 @@ class Heartbeat:
         return self._ended.is_set()
 
     def wait_for_first(self, what: str, *, first: bool) -> None:
-        """Wait until the first process has reached the point `what`; `first`: whether this is the first process."""
+        """Wait until the first process calls this with the same `what`; `first`: whether this is the first process."""
         key = self._key(what)
         if first:
             self._store.set(key, "here")
         while not first and not self._store.check([key]):
             if self._get("beat 0") == "bye" and not self._store.check([key]):
-                raise TrainingError("the first process ended before its work was done")
+                raise TrainingError("the first process ended before its work was done; see its messages")
             time.sleep(0.05)
 
     def fail(self) -> bool:
-        """Report to the other processes that this process has failed; False if another process failed before."""
+        """Report to the other processes that this process has failed; False if another process has reported before."""
         with contextlib.suppress(RuntimeError):  # without a store, the others will miss our heartbeat
             if self._report_failure("") != {"by": self.me.rank, "problem": ""}:
                 return False
@@ -214,7 +219,7 @@ class Heartbeat:
         return True
 
     def find_dead_process(self) -> None:
-        """After a broken connection, wait until a dead process is found, which ends this one too; return if none is."""
+        """After a broken connection, watch the heartbeats: if a process is dead, end this process, else return."""
         self.patience = SUSPICION
         self._thread.join(2 * SILENCE)
 
@@ -253,13 +258,13 @@ class Heartbeat:
             self._end_after(self._report_failure(problem))
 
     def _report_failure(self, problem: str) -> dict[str, Any]:
-        """Store a report with the rank of this process, unless the store has one; return the report in the store."""
+        """Store a report of `problem`, unless the store already has a report; return the report in the store."""
         report = json.dumps({"by": self.me.rank, "problem": problem})
         found: dict[str, Any] = json.loads(self._store.compare_set(self._key("failure"), "", report))
         return found
 
     def _end_after(self, failure: dict[str, Any]) -> None:
-        """End this process after a failure; print its problem if this process is the one that should report it."""
+        """End this process after `failure`; print the problem if this process found it, or prints for its machine."""
         if not failure["problem"]:
             time.sleep(BEAT)  # torchrun ends all as soon as one exits: let the failed process print its error first
         self._end(failure["problem"] if self.reports or failure["by"] == self.me.rank else "")

@@ -20,10 +20,13 @@ from regard.models.base import Network
 
 
 class Cost(dict[str, float]):
-    """Operations of one forward pass per unit of the input, e.g. per source token; see `Network.examples`."""
+    """Operations of one forward pass per unit of the input; the keys are the units of `Network.examples`.
+
+    For example, `cost["source_token"]` is the number of operations per source token.
+    """
 
     def forward(self, **amounts: float) -> float:
-        """Operations for a batch in which each unit occurs as often as `amounts` says; other units do not occur."""
+        """Operations of a forward pass on a batch; `amounts`: how often each unit occurs (0 for units not given)."""
         return sum(self[unit] * amount for unit, amount in amounts.items())
 
     def training(self, **amounts: float) -> float:
@@ -31,7 +34,7 @@ class Cost(dict[str, float]):
 
 
 def pair_amounts(rows: int, source_length: int, target_length: int) -> dict[str, int]:
-    """How often each unit of input occurs in a padded batch of sentence pairs."""
+    """How often each unit of `Seq2Seq.examples` occurs in a padded batch of `rows` sentence pairs."""
     return {
         "sentence": rows,
         "source_token": rows * source_length,
@@ -48,8 +51,8 @@ _COUNTED: WeakKeyDictionary[nn.Module, Cost] = WeakKeyDictionary()
 def count_cost(model: Network) -> Cost:
     """Count the operations per unit of the input; the result is cached.
 
-    The model runs on its small examples; each count is a linear equation of the costs per unit, which are solved. In
-    these short examples restricted attention costs as much as full attention, and a conversation has one turn.
+    The model runs on its small examples. Each example gives one linear equation, whose unknowns are the costs per unit.
+    Because the examples are short, restricted attention is counted as full attention, and a conversation as one turn.
     """
     if model not in _COUNTED:
         examples = list(_without_data(model).examples())

@@ -20,7 +20,7 @@ class Loss(NamedTuple):
     """Sums over the tokens of a batch; divide by `tokens` for the mean."""
 
     smoothed: Tensor
-    """The loss that is minimized."""
+    """The loss that is minimized, with label smoothing and R-Drop."""
     plain: Tensor
     """Negative log-likelihood of the reference, without smoothing and without a gradient."""
     tokens: int
@@ -31,9 +31,9 @@ def smoothed_cross_entropy(
 ) -> Loss:
     """Loss of predicting `target_N` from `states_ND` by the output layer.
 
-    With label smoothing e the target distribution is (1 - e) one-hot + e uniform. With `agreement` (R-Drop; Liang et
-    al. 2021) the second half of the rows is the first half with another dropout mask, and agreement / 2 times the KL
-    divergence of the two halves, in both directions, is added.
+    With label smoothing e the target distribution is (1 - e) one-hot + e uniform. With `agreement` above 0 (R-Drop;
+    Liang et al. 2021), the caller must pass every row twice, computed with two dropout masks: first all rows, then all
+    rows again. Then agreement / 2 times KL(p, q) + KL(q, p) is added, where p and q are the predictions of a row.
     """
     arguments = (states_ND, output.weight, output.bias, target_N, smoothing, agreement)
     if torch.is_grad_enabled():
@@ -47,7 +47,10 @@ def _sum_chunks(
     states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, agreement: float,
     *, gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    """The smoothed and the plain loss and, with `gradients`, the gradients of the first for states, weight and bias."""
+    """The smoothed loss, the plain loss, and the gradients of the smoothed loss for states, weight and bias.
+
+    Without `gradients`, and for a missing bias, the gradient is None.
+    """
     smoothed, plain = states_ND.new_zeros((), dtype=torch.float64), states_ND.new_zeros((), dtype=torch.float64)
     device = states_ND.device.type
     kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states_ND.dtype  # of products
@@ -85,7 +88,7 @@ def _add_product(a: Tensor, b: Tensor, goal: Tensor) -> None:
 
 
 def _chunks(rows: int, paired: bool) -> Iterator[tuple[slice, ...]]:
-    """Slices of the rows; with `paired`, a slice of the first half and the corresponding slice of the second half."""
+    """Yield the rows of each chunk as one slice; with `paired`, as the same slice of the first and the second half."""
     half = rows // 2
     size = CHUNK_ROWS // 2 if paired else CHUNK_ROWS
     for start in range(0, half if paired else rows, size):
@@ -98,7 +101,7 @@ def _take(x: Tensor, rows: tuple[slice, ...]) -> Tensor:
 
 
 def _turn_to_gradient(scores_NV: Tensor, target_N: Tensor, smoothing: float, agreement: float) -> tuple[Tensor, Tensor]:
-    """Return the smoothed and the plain loss of a chunk, and overwrite the scores by the gradient of the first."""
+    """Return smoothed and plain loss of a chunk, and overwrite the scores by the gradient of the smoothed loss."""
     mean_score = scores_NV.mean(-1)
     true_score = scores_NV.gather(1, target_N[:, None])[:, 0]
     top = scores_NV.amax(-1, keepdim=True)
@@ -124,9 +127,10 @@ def _turn_to_gradient(scores_NV: Tensor, target_N: Tensor, smoothing: float, agr
 
 
 def _disagreement(probabilities: Tensor, log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of KL(p, q) + KL(q, p) of the two halves p and q, and its gradient with respect to their scores.
+    """The sum of KL(p, q) + KL(q, p) over all rows, and its gradient for the scores; p, q: halves of `probabilities`.
 
-    With d = log p - log q the gradient for p is p (d - KL(p, q)) + p - q, and for q the same with p and q exchanged.
+    With d = log p - log q the gradient for the scores of p is p (d - KL(p, q)) + p - q. For the scores of q it is
+    the same with p and q exchanged.
     """
     p, q = probabilities.chunk(2)
     d = torch.sub(*log_probabilities.chunk(2))

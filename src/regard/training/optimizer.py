@@ -36,7 +36,7 @@ class Muon(torch.optim.Optimizer):
         self, matrices: Sequence[tuple[Tensor, int]], rate: float, weight_decay: float,
         product: torch.dtype = torch.float32,
     ):  # fmt: skip
-        """`matrices`: each with the number of projections stacked in its rows. `product`: type of matrix products."""
+        """`matrices`: pairs of a matrix and its number of projections. `product`: data type of matrix products."""
         super().__init__([matrix for matrix, _ in matrices], {"lr": rate, "weight_decay": weight_decay})
         self._stacked, self._product = dict(matrices), product
 
@@ -75,7 +75,7 @@ def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Te
 
 
 class CombinedOptimizer:
-    """Several optimizers as one. The learning rates of all parameter groups are proportional to the first."""
+    """Several optimizers as one. All learning rates stay proportional to the rate of the first parameter group."""
 
     def __init__(self, *parts: torch.optim.Optimizer):
         self._parts = parts
@@ -131,7 +131,7 @@ def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer
 
 
 def inner_matrices(model: Network) -> list[tuple[Tensor, int]]:
-    """The matrices of linear layers between hidden states, each with the number of projections stacked in it."""
+    """The matrices of all linear layers except `output`, each with the number of projections stacked in its rows."""
     return [
         (module.weight, getattr(module, STACKED, 1))
         for module in model.modules()

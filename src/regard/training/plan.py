@@ -27,7 +27,7 @@ PROCESS = 400e6  # bytes of Python, torch and the data
 COPIES = 5  # tensors per weight: the weight, its gradient, two moments, its average
 
 Tables = Mapping[str, Mapping[str, Any]]
-"""Settings by section and name."""
+"""Settings by section and name, e.g. {"train": {"batch_tokens": 4096}}."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,10 @@ def choose_learning_rate(
 
 
 def choose_length(epoch: int, *, validate_every: int, patience: int, max_steps: int = 0) -> Iterator[PlannedSetting]:
-    """Choose when to validate, save a checkpoint and stop. `epoch`: steps per epoch; `max_steps` 0: not chosen."""
+    """Choose when to validate, save a checkpoint and stop.
+
+    `epoch`: number of steps per epoch. With `max_steps` 0, the setting `train.max_steps` is left unset.
+    """
     often = "about once per epoch" if validate_every == epoch else f"one epoch is about {epoch:,} steps"
     yield PlannedSetting("train.validate_every", validate_every, often)
     yield PlannedSetting("train.checkpoint_every", min(validate_every, 500), "few steps are lost if training is killed")
@@ -98,9 +101,10 @@ def choose_length(epoch: int, *, validate_every: int, patience: int, max_steps: 
 def choose_batch(
     given: Tables, wanted: float, *, least: int, examples: int, length: float, unit: str, filled: float = 0.9
 ) -> tuple[PlannedSetting, int]:
-    """Choose batches of about `wanted` tokens, unless the user has set their size; and return the batches per epoch.
+    """Choose `train.batch_tokens`, about `wanted` and at least `least`, unless the user has given it.
 
-    `length` is the mean number of tokens per example, `unit` the plural name of the examples.
+    Return the setting and the number of batches per epoch. `examples`: number of examples; `length`: mean number of
+    tokens of an example; `unit`: plural name of the examples; `filled`: share of a batch that is not padding.
     """
     batch = given.get("train", {}).get("batch_tokens") or max(1 << round(math.log2(wanted)), least)  # a power of two
     chosen = PlannedSetting("train.batch_tokens", batch, f"about {max(round(batch / length), 1)} {unit}")
@@ -108,7 +112,7 @@ def choose_batch(
 
 
 def choose_precision(machine: Machine) -> Iterator[PlannedSetting]:
-    """Choose bfloat16 on a CPU on which matrix products are much faster in it; other operations are not faster."""
+    """Choose bfloat16 on a CPU if its matrix products are then much faster; other operations do not become faster."""
     if machine.device == "cpu" and machine.bfloat16_speedup >= BFLOAT16_PAYS:
         faster = f"matrix products are {machine.bfloat16_speedup:.1f} times as fast here; weights stay in float32"
         yield PlannedSetting("train.precision", "bfloat16", faster)
@@ -125,14 +129,14 @@ class Estimate:
 
     parameters: int
     memory: float
-    """Upper limit in bytes."""
+    """Upper limit of the memory that training needs, in bytes."""
     epoch_flops: float
     epoch_seconds: float
     epochs: float = 0.0
-    """Number of epochs in `train.max_steps`; 0: not known."""
+    """Number of epochs in `train.max_steps`; 0 if it is not known."""
 
     def describe(self, minutes: float = 0.0) -> str:
-        """The estimate as one line of text; `minutes`: the time limit of the training (0: none)."""
+        """The estimate as one line of text; `minutes`: the time limit of the training, 0 if there is none."""
         epoch = f"an epoch is {amount(self.epoch_flops)}FLOP, about {duration(self.epoch_seconds)} on this machine"
         line = f"{self.parameters / 1e6:.1f} million parameters, {self.memory / 1e9:.1f} GB of memory; {epoch}"
         if minutes:

@@ -15,7 +15,7 @@ from regard.training.checkpoint import TrainingProgress
 
 @dataclass(frozen=True)
 class ScheduleStage:
-    """The stage of training, which the training loop sets in the training unit of a task."""
+    """The stage of training; the training loop assigns it to `TrainUnit.stage` before each step."""
 
     strength: float = 1.0
     """Share of the full dropout; below 1 during `train.regularization_warmup`."""
@@ -24,15 +24,16 @@ class ScheduleStage:
 
     @property
     def augmentation_strength(self) -> float:
-        """Share of the full subword regularization: 0 during the cooldown, as in the use of the model."""
+        """Share of the full subword regularization; 0 during the cooldown, because the model is used without it."""
         return 0.0 if self.cooldown else self.strength
 
 
 def learning_rate(step: int, settings: TrainSettings, cooldown: tuple[int, int] = (0, 0)) -> float:
     """The learning rate of a step, counted from 1: a linear warm-up, then `train.schedule`.
 
-    The inverse-square-root schedule is that of Vaswani et al. 2017, scaled so that its peak is `train.learning_rate`.
-    `cooldown`: the steps between which the rate also falls linearly to zero; (0, 0) before the cooldown.
+    The inverse-square-root schedule of Vaswani et al. 2017 is scaled so that its peak is `train.learning_rate`.
+    `cooldown`: first and last step of the cooldown, in which the rate is also multiplied by a factor that falls
+    linearly from 1 to 0; (0, 0) before the cooldown.
     """
     peak, warmup = settings.learning_rate, max(settings.warmup_steps, 1)
     first, last = cooldown
@@ -70,7 +71,7 @@ def ends_by_patience_only(settings: TrainSettings) -> bool:
 
 
 def cooldown_reason(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """Why the cooldown starts; empty if it does not."""
+    """The reason to start the cooldown; empty if there is no reason yet."""
     before = 1 - settings.cooldown
     if progress.step >= before * settings.max_steps:
         return f"{progress.step:,} of {settings.max_steps:,} steps done"
@@ -80,7 +81,7 @@ def cooldown_reason(progress: TrainingProgress, settings: TrainSettings) -> str:
 
 
 def patience_exhausted(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """Why patience ends training; empty if it does not."""
+    """Why patience ends training; empty if patience is not exhausted."""
     exhausted = settings.patience and progress.validations_without_improvement >= settings.patience
     return f"no better validation in {settings.patience}" if exhausted else ""
 
@@ -101,7 +102,7 @@ def count_validation(
     """Update the best score and patience after a validation. Scores that are not finite change nothing.
 
     Patience counts from the last validation with a better score or a lower loss: the score of a few hundred sentences
-    varies by chance while the loss still falls. Counting restarts when dropout has reached its full strength
+    varies by chance while the loss still falls. The count restarts when dropout has reached its full strength
     (`train.regularization_warmup`), because more regularization makes the scores worse at first.
     """
     if not is_finite(score, loss):
@@ -124,7 +125,10 @@ def count_validation(
 
 
 def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
-    """Start the cooldown: `train.cooldown` of all steps, or less if a limit is near; return its number of steps."""
+    """Start the cooldown and return its number of steps.
+
+    It is the share `train.cooldown` of all steps, or shorter if `train.max_steps` or `train.max_minutes` is near.
+    """
     steps = min(round(progress.step * settings.cooldown / (1 - settings.cooldown)), settings.max_steps - progress.step)
     if settings.max_minutes and progress.seconds:
         left = max(60 * settings.max_minutes - progress.seconds, 0) * progress.step / progress.seconds
@@ -137,8 +141,8 @@ def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
 def recompute_stopping_step(progress: TrainingProgress, settings: TrainSettings) -> None:
     """Cancel the cooldown if `train.max_steps`, `max_minutes` or `patience` has changed since it started.
 
-    A training that ended by patience continues only if patience was increased. Counting then restarts, because at the
-    full learning rate no validation is as good as after the cooldown.
+    A training that ended by patience continues only if `train.patience` was increased. Then validations without
+    improvement are counted from 0, because at the full learning rate no validation is as good as after the cooldown.
     """
     planned = progress.cooldown_for in ("", _end_settings(settings)) and cooldown_reason(progress, settings)
     if not progress.cooldown_until or planned or patience_exhausted(progress, settings):

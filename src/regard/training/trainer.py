@@ -50,16 +50,16 @@ class TrainUnit(Protocol):
         """The batch at this position of the endless stream."""
 
     def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows | None]:
-        """The rows first, first + every, ... of a batch, which one of several processes computes.
+        """Return a batch of the rows first, first + every, ... of `batch`, and the indices of these rows.
 
-        If a batch cannot be divided: the whole batch, and None instead of the rows.
+        One of several processes computes these rows. If a batch cannot be divided, return the whole batch and None.
         """
 
     def mark(self, position: int) -> tuple[int, int]:
-        """Index of the epoch of a position, and the position of the first batch of this epoch."""
+        """Index of the epoch that contains `position`, and the position of the first batch of this epoch."""
 
     def enter(self, epoch: int, start: int) -> None:
-        """Prepare for batches of this epoch and later; `start` is the position of its first batch."""
+        """Prepare for batches of the epoch `epoch` and later; `start`: position of the first batch of this epoch."""
 
     def loss(self, model: Any, batch: Any) -> Loss:
         """The sum of the loss over the batch."""
@@ -80,7 +80,7 @@ class Validation:
     """The score that selects the best weights; higher is better."""
     samples: Sequence[Mapping[str, str]] = ()
     loss: float | None = None
-    """For patience: a lower loss is an improvement even if the score is not higher."""
+    """The validation loss. For patience, a lower loss is an improvement even if the score is not higher."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ class BatchPart(NamedTuple):
     position: int
     batch: Any
     rows: Rows | None
-    """The rows that this process computes; None: all."""
+    """The rows that this process computes; None if it computes all rows."""
 
     @property
     def weight(self) -> float:
-        """0 if the batch has no row for this process, which then only takes part in the communication, else 1."""
+        """1, or 0 if the batch has no row for this process, which then only takes part in the communication."""
         return self.rows.weight if self.rows else 1.0
 
 
@@ -114,7 +114,7 @@ KeepWeights = Callable[[dict[str, Tensor]], None]
 
 
 class TrainingLog:
-    """A log of the training: the metrics file, the terminal, TensorBoard. By default a method does nothing.
+    """A log of the training: the metrics file, the terminal or TensorBoard. The methods here do nothing.
 
     `on_start` is called when training starts or continues, `on_message` with messages to the user, `close` when
     training has ended or was interrupted.
@@ -145,10 +145,13 @@ class Trainer:
         self._rollbacks = 0
         """Number of rollbacks in this session; a resumed training, perhaps with a lower rate, starts with 0."""
         self._returned_to: int | None = None
-        """Step of the checkpoint to which the last rollback returned; None after a later one was saved."""
+        """Step of the checkpoint to which the last rollback returned; None after a later checkpoint was saved."""
 
     def fit(self, keep: KeepWeights, stop: StopRequest) -> TrainingProgress:
-        """Train until the settings or `stop` end it. `keep(weights)` is called after each best validation."""
+        """Train until the settings or `stop` end training.
+
+        After each validation with the best score so far, `keep` is called with the averaged weights.
+        """
         if not self.load() and not self.save():
             raise TrainingError("the initial weights are not finite; take them from another copy of the run")
         for log in self.logs:
@@ -187,7 +190,7 @@ class Trainer:
                 break
 
     def train_step(self, stop: StopRequest) -> bool:
-        """Train one step; False, without an update, if the loss is not finite or has exploded."""
+        """Train one step; if the loss is not finite or has exploded, return False and do not update the weights."""
         started = time.monotonic()
         progress, settings, group = self.progress, self.settings, self.group
         strength = schedule.regularization_strength(progress.step + 1, settings)
@@ -225,7 +228,10 @@ class Trainer:
         return True
 
     def _parts(self) -> list[BatchPart]:
-        """The parts of a step that this process computes: whole batches if they divide evenly, else rows of each."""
+        """The parts of the batches of a step that this process computes.
+
+        If the number of batches is a multiple of the number of processes: whole batches; else: rows of every batch.
+        """
         unit, rank, size = self.unit, self.group.rank, self.group.size
         positions = range(self.progress.position, self.progress.position + self.settings.gradient_accumulation)
         if len(positions) % size == 0:
@@ -233,7 +239,10 @@ class Trainer:
         return [BatchPart(place, *unit.rows(unit.batch(place), rank, size)) for place in positions]
 
     def _backward(self, parts: Sequence[BatchPart], tokens: float) -> float:
-        """Compute the gradients of the mean loss over all tokens; return the sum of the losses without smoothing."""
+        """Compute the gradients of the mean loss over the `tokens` tokens of all processes.
+
+        Return the sum of the losses of this process without smoothing.
+        """
         self.state.optimizer.zero_grad()
         total = 0.0
         for number, part in enumerate(parts, 1):
@@ -246,7 +255,7 @@ class Trainer:
         return total
 
     def validate(self, keep: KeepWeights) -> bool:
-        """Score the averaged weights; keep them if they are the best so far; False if a number is not finite."""
+        """Score the averaged weights and keep them if they are the best so far; False if a number is not finite."""
         progress, group = self.progress, self.group
         self.state.average.checkpoint(progress.step)
         self.model.eval()
@@ -274,7 +283,7 @@ class Trainer:
 
     @contextmanager
     def _averaged(self) -> Iterator[Network]:
-        """Within the `with` block, the model with the averaged weights; if it is sharded, a copy that is not."""
+        """Within the `with` block, the model with the averaged weights; if sharded, a copy that is not sharded."""
         whole = self.parallel.whole
         if whole is None:
             with self.state.average.applied():
@@ -306,8 +315,8 @@ class Trainer:
     def roll_back(self, failed: int, problem: str = "the loss exploded") -> None:
         """After an explosion at step `failed`: return to the last checkpoint, with half the learning rate.
 
-        If no checkpoint was saved since the last explosion, the last one may be bad: return to the one before it. The
-        best score does not change, because the best weights stay in the run folder.
+        If no checkpoint was saved since the explosion before, the last checkpoint may be bad; then return to the
+        checkpoint before it. The best score does not change, because the best weights stay in the run folder.
         """
         now = self.progress
         self._rollbacks += 1
@@ -327,7 +336,7 @@ class Trainer:
         self._log(f"{problem} at step {failed}: back to {self.progress.step}, learning rate x {now.rate_factor:g}")
 
     def save(self, folder: Path | None = None, kept: int = checkpoint.KEPT) -> bool:
-        """Write a checkpoint; False, without writing, if a tensor has a number that is not finite."""
+        """Write a checkpoint; if a tensor has a number that is not finite, return False and write nothing."""
         tensors = self.state.tensors()
         if not self.state.all_finite(tensors):
             return False
@@ -339,7 +348,7 @@ class Trainer:
         return True
 
     def load(self, find: Callable[[Path], checkpoint.Loaded | None] = checkpoint.load_checkpoint) -> bool:
-        """Continue from the checkpoint that `find` returns in the first process; False if there is none."""
+        """Continue from the checkpoint that `find(folder)` returns in the first process; False if it returns None."""
         found = find(self.folder) if self.group.is_first else None
         known = self.group.once(lambda: None if found is None else (found[1], found[2]))
         if known is None:
