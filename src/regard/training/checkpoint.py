@@ -149,7 +149,9 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: Training
     write_atomically(stem.with_suffix(".json"), json.dumps(record, indent=1).encode())
     stems = _stems(folder)
     if stem not in stems:
-        raise RunError(f"{folder}: the new checkpoint is missing; do not move or remove the run folder while it trains")
+        raise RunError(
+            f"{folder}: the new checkpoint is missing; the run folder was moved or removed; resume it in its new place"
+        )
     now = stems.index(stem) + 1
     _remove(stems[: max(now - kept, 0)] + stems[now:])
 
