@@ -37,17 +37,17 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 def align(weights_TS: Tensor, rule: Rule = "cover", *, backward_ST: Tensor | None = None) -> Links:
     """Links from the weights of target words on source words.
 
-    Each target word is linked to its strongest source word, and each source word to its strongest target word, unless
-    that weight is zero. The rules "target" and "source" take one of these two sets, "both" their intersection, "either"
-    their union, "grow" applies grow-diag-final-and (Koehn et al. 2003), and "cover" takes the links of the source words
-    and adds the links of target words that would have none. `backward_ST` is the map of a model of the other direction;
-    if given, the links of the source words are taken from it.
+    Set 1 links each target word to its strongest source word, set 2 each source word to its strongest target word. A
+    word whose weights are all zero gets no link. The rule "target" takes set 1, "source" set 2, "both" the intersection
+    of the two sets, "either" their union. "grow" is grow-diag-final-and (Koehn et al. 2003). "cover" takes set 2, and
+    for target words that set 2 does not link, the links of set 1. `backward_ST` is the map of a model that translates
+    in the other direction; if given, set 2 is made from `backward_ST`.
     """
     return _combine(_strongest(weights_TS), _strongest(weights_TS.t() if backward_ST is None else backward_ST), rule)
 
 
 def _strongest(weights_XY: Tensor) -> _LinkSet:
-    """The pairs (row, column of its largest weight), without rows of zeros."""
+    """For each row with a positive weight, the pair (row, column of the largest weight in this row)."""
     if not weights_XY.numel():
         return set()
     top = weights_XY.max(-1)
@@ -56,7 +56,11 @@ def _strongest(weights_XY: Tensor) -> _LinkSet:
 
 
 def _combine(source_of_target: _LinkSet, of_source: _LinkSet, rule: Rule) -> Links:
-    """Combine the links (target, source) of target words with the links (source, target) of source words."""
+    """Combine the strongest links of both directions by a rule of `align`.
+
+    `source_of_target` has pairs (target word, its strongest source word). `of_source` has pairs (source word, its
+    strongest target word).
+    """
     of_target = {(s, t) for t, s in source_of_target}
     if rule == "target":
         found = of_target
@@ -77,7 +81,8 @@ def _combine(source_of_target: _LinkSet, of_source: _LinkSet, rule: Rule) -> Lin
 def _grow(one: _LinkSet, other: _LinkSet) -> _LinkSet:
     """Grow-diag-final-and: the intersection of two sets of links, extended by some links of their union.
 
-    First links next to a chosen link, if one of the words has no link; then links of which neither word has a link.
+    First, a link next to a chosen link is added if its source word or its target word has no link yet. Then a link is
+    added if both its source word and its target word have no link.
     """
     either, found = one | other, one & other
     sources, targets = {s for s, _ in found}, {t for _, t in found}
@@ -107,10 +112,11 @@ def _grow(one: _LinkSet, other: _LinkSet) -> _LinkSet:
 def word_map(weights_HTS: Tensor, source: TraceSide, target: TraceSide, *, shift: bool = False) -> Tensor:
     """A map [H, T, S] of words, without the end tokens, from a map of tokens with the end tokens.
 
-    Row t has the weights of the step that predicts token t. With `shift`, it has those of the next step, in which the
-    decoder reads token t: in deep models these often align better (Zenkel et al. 2019, Chen et al. 2020).
+    Target token t gets the weights of the step that predicts token t. With `shift`, token t gets the weights of the
+    next step, in which the decoder reads token t. In deep models the weights of the next step often align better
+    (Zenkel et al. 2019, Chen et al. 2020).
 
-    Weights between a punctuation mark and a word become zero, unless the side of the word has no punctuation marks.
+    A weight between a punctuation mark and a word becomes zero if the sentence of the word also has punctuation marks.
     """
     if shift:
         weights_HTS = weights_HTS.roll(-1, -2)  # the first row, now last, belongs to the end token and is removed
@@ -124,7 +130,7 @@ def word_map(weights_HTS: Tensor, source: TraceSide, target: TraceSide, *, shift
 
 
 WordMaps = Mapping[str, "Tensor"]
-"""Maps [H, T, S] between words, by attention."""
+"""Maps [H, T, S] between words (results of `word_map`), by the name of the attention."""
 
 
 class Head(NamedTuple):
@@ -147,11 +153,11 @@ class AlignmentHeads:
     rule: Rule = "cover"
 
     def map(self, maps: WordMaps) -> Tensor:
-        """The average [T, S] of the chosen heads."""
+        """The average [T, S] of the maps of the chosen heads."""
         heads = self.heads or _all_heads(maps)
         for name, number in heads:
             if name not in maps or not 0 <= number < len(maps[name]):
-                raise ModelError(f"the model has no head {number} in {name}; choose the alignment heads again")
+                raise ModelError(f"the model has no head {number} in {name}; run regard heads --choose-alignment")
         return reduce(operator.add, (maps[name][number] for name, number in heads)) / len(heads)
 
     def as_dict(self) -> dict[str, Any]:
@@ -167,7 +173,7 @@ def read_choice(stored: Any, where: str) -> AlignmentHeads:
         heads = tuple(Head(str(name), int(number)) for name, number in stored["heads"])
         shift, rule = stored.get("shift", False), stored.get("rule", "cover")
     except (TypeError, ValueError, KeyError, AttributeError):
-        raise RunError(f'{where}: "alignment" does not list heads; choose the alignment heads again') from None
+        raise RunError(f'{where}: "alignment" does not list heads; run regard heads --choose-alignment') from None
     if rule not in RULES or not isinstance(shift, bool):
         raise RunError(f'{where}: "alignment" has an unknown rule or shift; the rules are {", ".join(RULES)}')
     return AlignmentHeads(heads, shift, rule)
@@ -207,7 +213,10 @@ class AlignmentScores(NamedTuple):
 def corpus_scores(
     found: Iterable[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> AlignmentScores:
-    """Scores over all links of many sentence pairs. For precision, sure and possible links are correct."""
+    """Scores over all links of many sentence pairs.
+
+    For precision, a found link is correct if it is sure or possible. Recall is the share of sure links that are found.
+    """
     links = right = fair = wanted = 0
     for some, gold, more in zip(found, sure, sure if possible is None else possible, strict=True):
         links, wanted = links + len(set(some)), wanted + len(set(gold))
@@ -233,9 +242,10 @@ class RankedHead(NamedTuple):
 
 
 def best_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -> list[RankedHead]:
-    """Score every head, the average of each layer and of all heads, with every rule; sorted by error rate.
+    """Score each head, the average of each attention, and the average of all heads, with every rule of `align`.
 
-    `maps[shift]` has the maps of each pair. To score the choice on other data, use `score_choice`.
+    The result is sorted by error rate. `maps[False]` has the maps of each sentence pair without `shift` of `word_map`,
+    `maps[True]` the maps with `shift`. To score a choice of heads on other data, use `score_choice`.
     """
     ranked = []
     for shift, pairs in maps.items():
@@ -254,14 +264,15 @@ def best_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -
 
 
 def score_choice(choice: AlignmentHeads, maps: Sequence[WordMaps], gold: Sequence[Links]) -> AlignmentScores:
-    """Scores of a choice of heads; `maps` must have the shift of the choice."""
+    """Scores of a choice of heads. The caller must make `maps` by `word_map` with shift=choice.shift."""
     return corpus_scores((align(choice.map(pair), choice.rule) for pair in maps), gold)
 
 
 def choose_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -> RankedHead:
-    """A set of heads whose average aligns well, with the shift and the rule of the first entry of `best_heads`.
+    """A set of heads whose average aligns well; `maps` and `gold` are the same as for `best_heads`.
 
-    Greedy search: it adds the head that lowers the error rate most, until no head lowers it.
+    Greedy search with the shift and the rule of the best entry of `best_heads`: the head that lowers the error rate
+    most is added, until no head lowers it. If that best entry has a lower error rate than the set, it is returned.
     """
     best = best_heads(maps, gold)[0]
     pairs = maps[best.choice.shift]

@@ -44,20 +44,20 @@ class Attribution:
 
     source_TS: Tensor
     target_TT: Tensor
-    """Causal: zero above the diagonal. Column j is the token that the decoder reads at position j."""
+    """Row t is output token t, column j the token that the decoder reads at position j; zero where j > t."""
     signed: bool = False
-    """Signed values are parts of a log-probability, negative where an input lowers it; unsigned values are weights."""
+    """True: values are parts of a log-probability, negative if the input lowers it. False: values are weights."""
     gap_T: Tensor | None = None
-    """For integrated gradients: the difference between the exact total and the sum of the values."""
+    """For integrated gradients: log p(input) - log p(baseline), minus the sum of all values of the row."""
 
     def normalised(self) -> Attribution:
-        """Scale each row so that its absolute values in source and prefix sum to one; a row of zeros stays zero."""
+        """Scale each row so that its absolute values over source and prefix together sum to one; zeros stay zero."""
         total_T1 = self.source_TS.abs().sum(-1, keepdim=True) + self.target_TT.abs().sum(-1, keepdim=True)
         total_T1 = torch.where(total_T1 > 0, total_T1, 1.0)
         return replace(self, source_TS=self.source_TS / total_T1, target_TT=self.target_TT / total_T1, gap_T=None)
 
     def by_words(self, source: TraceSide, target: TraceSide) -> Attribution:
-        """Attribution of words: columns of a word's tokens are summed; their rows are summed if signed, else averaged.
+        """Attribution of words: columns of a word's tokens are summed; rows are summed if `signed`, else averaged.
 
         Signed values are summed because the log-probability of a word is the sum over its tokens. A word of several
         tokens also contributes to itself, because its later tokens read its earlier tokens.
@@ -87,7 +87,11 @@ class TokenPair(NamedTuple):
 def attribute(
     model: Seq2Seq, source: Source, target_input_1T: Tensor, target_output_1T: Tensor, method: str, **options: Any
 ) -> Attribution:
-    """Attribute the output of a sentence pair to its input. `options` and cost are those of the method's function."""
+    """Attribute the output of a sentence pair to its input.
+
+    `method` is one of METHODS. attribution_methods.py has a function for each method; `options` are keyword parameters
+    of this function, and its docstring states the cost.
+    """
     if method not in METHODS:
         guess = nearest(method, METHODS) or f"; there are {', '.join(METHODS)}"
         raise ModelError(f'there is no attribution method "{method}"{guess}')
@@ -111,7 +115,7 @@ def attribute(
 
 
 class EmbeddedInput(NamedTuple):
-    """Input embeddings of source and target prefix, for N variants of one pair (e.g. with other tokens removed)."""
+    """Input embeddings of source and target prefix, for N variants of one pair (e.g. each without one token)."""
 
     source_NSD: Tensor
     target_NTD: Tensor
@@ -152,7 +156,7 @@ def run(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
 
 
 def output_log_probs(logits_NTV: Tensor, output_1T: Tensor) -> Tensor:
-    """Log-probabilities [N, T] of the output tokens under each of N variants."""
+    """Log-probabilities [N, T] of the output tokens, from the logits of N variants of the input."""
     output_NT1 = output_1T.expand(logits_NTV.shape[0], -1).unsqueeze(-1)
     return logits_NTV.log_softmax(-1).gather(-1, output_NT1).squeeze(-1)
 

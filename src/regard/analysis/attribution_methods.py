@@ -9,17 +9,19 @@ gradient      gradient times input: "Not Just a Black Box", Shrikumar et al. 201
               the embedding and the baseline at the same position.
 integrated    integrated gradients: "Axiomatic Attribution for Deep Networks", Sundararajan et al. 2017. Source and
               prefix move together along the path, so that the values of both sum to the total.
-occlusion     remove one input and measure the loss (Zeiler and Fergus 2014; Li et al. 2016). A removed token gets an
-              embedding of zeros or of another token such as UNK; zeros are the default, because subword models hardly
-              ever see UNK. One token is removed at a time: inputs that can replace each other all score low.
+occlusion     remove one input and measure how much the log-probability decreases (Zeiler and Fergus 2014; Li et al.
+              2016). A removed token gets an embedding of zeros or of another token such as UNK; zeros are the default,
+              because subword models hardly ever see UNK. One token is removed at a time. So if two inputs can replace
+              each other, both score low.
 alti          "Measuring the Mixing of Contextual Information in the Transformer", Ferrando et al. 2022a; for
               encoder-decoders ALTI+, "Towards Opening the Black Box of Neural Machine Translation", Ferrando et al.
-              2022b. The output of an attention block is a sum of one vector per input: its value through the output
-              projection, times its weight; for the same position also the residual stream. A layer norm after the sum
-              is linear once its standard deviation is known, and is applied to each vector. The share of an input is
-              how much closer its vector is to the sum than the zero vector, in the L1 norm. Biases of the output
-              projection belong to no input. Feed-forward layers mix no positions and are skipped; so are norms before a
-              sub-layer or at the top, except that values are computed from the output of such a norm.
+              2022b. The output of an attention block at a position is a sum of vectors, one per input. The vector of
+              an input is its attention weight times its value times the output projection; the residual stream is added
+              to the vector of the input at the same position. A layer norm after the sum is linear once its standard
+              deviation is known, and is applied to each vector. The share of an input is |sum| - |sum - vector| in the
+              L1 norm, at least 0, divided by the total over all inputs. Biases of the output projection belong to no
+              input. Feed-forward layers mix no positions and are skipped. Norms before a sub-layer or after the last
+              layer are skipped too, except that values are computed from normalized states.
 """
 
 from __future__ import annotations
@@ -53,10 +55,11 @@ from regard.models.transformer import FullyPrunedAttention, Residual, Transforme
 
 @torch.no_grad()
 def attention(model: Seq2Seq, pair: TokenPair, *, layer: int | None = None) -> Attribution:
-    """Attention weights of the decoder on source and prefix, averaged over heads and layers, or over one `layer`.
+    """Attention weights of the decoder on source and prefix, averaged over heads and layers.
 
-    A recurrent decoder attends to the source only; its prefix gets zeros. The weights on the source and those on the
-    prefix each sum to one, so they do not show which of the two matters more. Cost: one forward pass.
+    With `layer`, only the weights of this decoder layer are used. A recurrent decoder attends to the source only; its
+    prefix gets zeros. The weights on the source sum to one, and so do the weights on the prefix. So they do not show
+    whether source or prefix matters more. Cost: one forward pass.
     """
     where = "decoder" if layer is None else f"decoder.{layer}"
     means = {name: mean for name, mean in _head_means(model, pair).items() if name.startswith(f"{where}.")}
@@ -79,7 +82,7 @@ def rollout(model: Seq2Seq, pair: TokenPair) -> Attribution:
     none_TS = torch.zeros(length, source_length, device=device)
 
     def mix(name: str, residual: Tensor) -> Tensor:
-        """The mean of attention weights and residual connection; the latter alone if all heads are pruned."""
+        """The mean of the attention weights and `residual`; only `residual` if all heads are pruned."""
         return (means[name] + residual) / 2 if name in means else residual
 
     encoder = [mix(f"encoder.{layer}.self", own_SS) for layer in range(len(transformer.encoder.blocks))]
@@ -93,8 +96,9 @@ def rollout(model: Seq2Seq, pair: TokenPair) -> Attribution:
 def roll_out(encoder: Sequence[Tensor], decoder: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Multiply the shares of all layers, lowest first. Returns shares of source [T, S] and prefix [T, T] at the top.
 
-    An encoder layer is a matrix [S, S] whose rows sum to one. A decoder layer is a pair: self [T, T], whose rows sum to
-    one, and cross [T, S], whose rows sum to the share of the source in the residual stream after its cross-attention.
+    An encoder layer is a matrix [S, S] whose rows sum to one. A decoder layer is a pair of matrices: self [T, T], whose
+    rows sum to one, and cross [T, S]. A row of cross sums to the share that the cross-attention of this layer has in
+    the residual stream after it; the rest is the share of the stream before it.
     """
     source_TS = torch.zeros_like(decoder[0][1])
     encoded_SS, target_TT = (torch.eye(size).to(source_TS) for size in reversed(source_TS.shape))
@@ -137,7 +141,7 @@ def integrated(
     (Gauss-Legendre points and weights) or "midpoint" (midpoints of equal steps). If nothing is added to the embedding
     (rotary or no positional encoding), a layer norm maps an input and a small multiple of it to the same vector. A
     baseline of zeros then gives a large gap; use a token as the baseline.
-    Cost: `steps` + 4 forward and T x `steps` backward passes, `steps` in a batch.
+    Cost: `steps` + 4 forward passes and T x `steps` backward passes, in batches.
     """
     if steps < 1 or rule not in ("gauss", "midpoint"):
         raise ModelError("integrated: steps must be at least 1 and rule one of gauss, midpoint")
@@ -156,9 +160,10 @@ def integrated(
 def _integrate(
     model: Seq2Seq, pair: TokenPair, read: EmbeddedInput, absent: EmbeddedInput, at_N: Tensor, share_N: Tensor
 ) -> Attribution:
-    """Sum the gradients at points `at_N` from `absent` (0) to `read` (1), weighted by `share_N`; times (read - absent).
+    """Sum the gradients at the points `at_N`, weighted by `share_N`, and multiply the sum by (read - absent).
 
-    All points share a forward pass; each output token needs one backward pass through all points.
+    Point 0 is `absent`, point 1 is `read`, other points are between them. All points share a forward pass; each output
+    token needs one backward pass through all points.
     """
     deltas = [end - start for start, end in zip(absent, read, strict=True)]
     rows_T = [[torch.zeros_like(delta[0, :, 0]) for delta in deltas] for _ in range(pair.output_1T.shape[1])]
@@ -199,7 +204,7 @@ def occlusion(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> 
 def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
     """Shares of source and prefix tokens in the states of the top layer; a row sums to one over both.
 
-    Cost: one forward pass, and T x S vectors of the model's width per attention.
+    Cost: one forward pass, and memory for T x S vectors of the model's width per attention.
     """
     transformer = _require_transformer(model, "alti")
     with trace(model) as tape, trace_states(model) as states:
@@ -221,7 +226,7 @@ def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
 
 
 class AttentionParts(NamedTuple):
-    """The residual stream before an attention, and what the attention adds to it, in total and by key."""
+    """The residual stream before an attention, and what the attention adds to this stream, in total and by key."""
 
     x_TD: Tensor
     contribution_TSD: Tensor  # the vector that key s contributes to query t
@@ -229,7 +234,7 @@ class AttentionParts(NamedTuple):
 
 
 class TokenMixing(NamedTuple):
-    """Shares of the input positions in the residual stream after an attention, and the stream itself."""
+    """Shares [T, P] of P input positions in the residual stream [T, D] after an attention, and this stream."""
 
     shares_TP: Tensor
     stream_TD: Tensor
@@ -238,7 +243,11 @@ class TokenMixing(NamedTuple):
 def attention_parts(
     tape: AttentionTrace, attend: SelfAttention | CrossAttention | FullyPrunedAttention, x_TD: Tensor, keys: int
 ) -> AttentionParts:
-    """The parts of one attention of a recorded forward pass, summed over heads; zeros if all heads are pruned."""
+    """The parts of one attention of a recorded forward pass, summed over heads.
+
+    `x_TD` is the residual stream before the attention, `keys` the number of keys. If all heads are pruned, every key
+    contributes zero.
+    """
     if isinstance(attend, FullyPrunedAttention):
         return AttentionParts(x_TD, x_TD.new_zeros(len(x_TD), keys, x_TD.shape[1]), attend(x_TD))
     seen = tape[attend.tap.name]
@@ -249,27 +258,40 @@ def attention_parts(
 
 
 def self_shares(parts: AttentionParts, around: Residual) -> TokenMixing:
-    """Shares [T, T] of the positions after a self-attention. If all are zero, a position has a share of 1 in itself."""
+    """Shares [T, T] of the positions in the stream after a self-attention, and this stream.
+
+    If all shares in a row are zero, the position of the row gets a share of 1 in itself.
+    """
     own_TT = torch.eye(len(parts.x_TD)).to(parts.x_TD)
     shares_TT, stream_TD = _mix(parts, around, parts.contribution_TSD + own_TT.unsqueeze(-1) * parts.x_TD.unsqueeze(1))
     return TokenMixing(shares_TT + (1 - shares_TT.sum(-1, keepdim=True)) * own_TT, stream_TD)
 
 
 def cross_shares(parts: AttentionParts, around: Residual) -> TokenMixing:
-    """Shares [T, S] of the source after a cross-attention. One minus their sum is the share of the stream before it."""
+    """Shares [T, S] of the source positions in the stream after a cross-attention, and this stream.
+
+    One minus the sum of a row is the share of the stream before the cross-attention.
+    """
     shares_TP, stream_TD = _mix(parts, around, torch.cat([parts.contribution_TSD, parts.x_TD.unsqueeze(1)], dim=1))
     return TokenMixing(shares_TP[:, :-1], stream_TD)
 
 
 def shares(parts_TPD: Tensor, whole_TD: Tensor) -> Tensor:
-    """How much closer to the whole each part is than the zero vector, at least 0; each row is scaled to sum to one."""
+    """Shares [T, P] of P vectors (parts) in a whole: |whole| - |whole - part| in the L1 norm, at least 0.
+
+    Each row is scaled to sum to one; a row of zeros stays zero.
+    """
     nearer_TP = whole_TD.abs().sum(-1, keepdim=True) - (whole_TD.unsqueeze(1) - parts_TPD).abs().sum(-1)
     nearer_TP = nearer_TP.clamp_min(0)
     return nearer_TP / nearer_TP.sum(-1, keepdim=True).clamp_min(torch.finfo(nearer_TP.dtype).tiny)
 
 
 def _mix(parts: AttentionParts, around: Residual, parts_TPD: Tensor) -> TokenMixing:
-    """Shares of `parts_TPD` in the stream after the residual connection. A norm after it is applied to each part."""
+    """Shares [T, P] of the P vectors `parts_TPD` in the stream [T, D] after an attention, and this stream.
+
+    `around` is the residual connection around the attention. If it has a layer norm after the sum, the norm is applied
+    to each of the P vectors too.
+    """
     stream_TD = around.leave(parts.x_TD, parts.update_TD)
     if not around.before:
         spread_T11 = ((parts.x_TD + parts.update_TD).var(-1, unbiased=False) + around.norm.eps).sqrt()[:, None, None]

@@ -1,16 +1,19 @@
 """Effective attention: the part of the attention weights that affects the output, and the part that does not.
 
-After "On Identifiability in Transformers", Brunner et al. 2020. A head adds A G to the residual stream: its weights A
-[T, S] times G, the values [S, K] through the head's slice of the output projection [K, D] (T in the paper). G has at
-most K independent rows. If a row of weights has more visible keys than that, there are directions x with x G = 0, the
-left null space of G. The part of the weights in it changes nothing; the part orthogonal to it, the effective attention,
-determines the output.
+After "On Identifiability in Transformers", Brunner et al. 2020. A head adds A G to the residual stream. A [T, S] are
+its weights; G [S, D] is the values [S, K] times the head's slice of the output projection [K, D]. S is the number of
+keys that a row of A can see. Two sets of vectors x [S] are measured:
 
-There are two spaces. The null space has dimension S - rank(G), at least S - K; removing a row's part in it keeps the
-output, but the rest need not be positive nor sum to one. Other weights that are again a distribution may differ only by
-vectors that also sum to zero: the null space of [G, 1], of dimension S - rank([G, 1]), which is one less unless the
-vector of ones is a combination of the columns of G. Neither the paper nor this module asks whether the queries and keys
-of the model could produce those other weights.
+    x G = 0                   the null space of G, of dimension S - rank(G), which is at least S - K
+    x G = 0 and sum(x) = 0    the left null space of [G, 1], of dimension S - rank([G, 1]); 1 is a column of ones
+
+A row of A can be changed by any x of the null space of G without a change of the output. So each row is split into its
+projection onto the null space, which does not affect the output, and the remainder, which determines the output. The
+remainder is the effective attention. Its entries can be negative, and they need not sum to one.
+
+Two rows that both sum to one and give the same output differ by a vector of the second set. If the second set is {0},
+no other row that sums to one gives the same output. Otherwise there are such rows, but neither the paper nor this
+module asks whether the queries and keys of the model could produce them.
 
 All computations are in double precision. A singular value counts as zero up to max(S, K) times the machine epsilon of
 the recorded values times the largest singular value.
@@ -28,7 +31,7 @@ from regard.errors import ModelError
 
 @dataclass(frozen=True)
 class EffectiveAttention:
-    """Attention weights split in two: weights = `effective_HTS` + `null_HTS`, and only the first affects the output.
+    """Attention weights split in two: weights = `effective_HTS` + `null_HTS`. Only `effective_HTS` affects the output.
 
     If rows see different keys (a causal mask), each row has its own null space.
     """
@@ -37,14 +40,14 @@ class EffectiveAttention:
     null_HTS: Tensor
     dimension_HT: Tensor  # dimension of the null space of each row, over its visible keys
     freedom_HT: Tensor
-    """Dimension of the subspace of null vectors that sum to zero: directions in which a row keeps its sum of one."""
+    """Dimension of the space of null vectors that sum to zero: a row plus such a vector still sums to one."""
     correlation_H: Tensor
     """Pearson correlation of raw and effective weights over all visible entries; NaN if one of them is constant."""
     head_width: int
 
     @property
     def dimension_H(self) -> Tensor:
-        """For each head, the largest dimension of the null space of a row."""
+        """For each head, the largest dimension of a null space over all rows."""
         return self.dimension_HT.amax(-1)
 
     @property
@@ -87,9 +90,10 @@ class EffectiveAttention:
 def effective_attention(
     weights_HTS: Tensor, values_HSK: Tensor, outward_HKD: Tensor | None = None, mask_TS: Tensor | None = None
 ) -> EffectiveAttention:
-    """Split the weights of each head. Without `outward_HKD`, the output projection (recurrent models), G is the values.
+    """Split the weights of each head into an effective part and a part that does not affect the output.
 
-    `mask_TS` is True where a key is visible to a query (default: everywhere). `seen_keys` infers it from weights.
+    `outward_HKD` is the output projection of each head; without it (recurrent models), G is the values. `mask_TS` is
+    True where a key is visible to a query (default: everywhere). `seen_keys` infers such a mask from weights.
     """
     heads, _, keys = weights_HTS.shape
     if values_HSK.shape[:2] != (heads, keys):
@@ -124,12 +128,15 @@ def effective_attention(
 
 
 def seen_keys(weights_HTS: Tensor) -> Tensor:
-    """The mask [T, S] of recorded weights: a key whose weight is exactly zero in every head is invisible."""
+    """A mask [T, S] of visible keys: a key is invisible to a query if its weight is exactly zero in every head."""
     return (weights_HTS != 0).any(0)
 
 
 def _space(given_HMD: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
-    """For G over M visible keys: the projection onto its column space, `dimension_H`, and `freedom_H`."""
+    """For each head, with G [M, D] of M visible keys: a projection [M, M] onto the column space of G, and two numbers.
+
+    The numbers are the dimension of the null space of G, and the dimension of its vectors that sum to zero.
+    """
     size = given_HMD.shape[1]
     left_HMR, strength_HR, _ = torch.linalg.svd(given_HMD, full_matrices=False)
     counts_HR = strength_HR > tolerance * strength_HR[:, :1]

@@ -14,7 +14,7 @@ from regard.models.base import Seq2Seq
 
 
 class PositionPicture(NamedTuple):
-    """Positional encodings of a model, their dot products, and the rotation from one position to another."""
+    """Positional encodings of a model, their dot products, and the rotation from position p to p + shift."""
 
     kind: str  # "sinusoidal", "learned" or "rotary"
     rows_TD: Tensor
@@ -25,7 +25,7 @@ class PositionPicture(NamedTuple):
 
 
 def picture_positions(model: nn.Module, length: int, shift: int = 1) -> PositionPicture:
-    """The positional encodings of a model for the first `length` positions."""
+    """The encodings of the first `length` positions, and the matrix that maps position p to position p + `shift`."""
     kinds = (("sinusoidal", SinusoidalEncoding), ("learned", LearnedEncoding), ("rotary", RotaryEncoding))
     for kind, layer in ((kind, m) for kind, wanted in kinds for m in model.modules() if isinstance(m, wanted)):
         rows_TD = layer.between(0, length) if isinstance(layer, RotaryEncoding) else layer(length)
@@ -54,7 +54,10 @@ class EmbeddingPlane(NamedTuple):
 
 
 def plane(vectors_ND: Tensor) -> EmbeddingPlane:
-    """Project vectors onto their first two principal components; the largest entry of each component is positive."""
+    """Project vectors onto their first two principal components.
+
+    The sign of a component is chosen so that its entry with the largest absolute value is positive.
+    """
     centered_ND = vectors_ND.double() - vectors_ND.double().mean(0)
     _, strength_R, directions_RD = torch.linalg.svd(centered_ND, full_matrices=False)
     largest_R = directions_RD.gather(1, directions_RD.abs().argmax(1, keepdim=True))

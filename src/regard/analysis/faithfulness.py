@@ -7,8 +7,8 @@ removed or kept words from 0 to 1; both end points are the same for all methods.
 linked in a gold alignment (precision at 1), and how often a linked word ranks above an unlinked word (AUC).
 
 All figures are means over sentences with 95 % bootstrap intervals. Differences are taken per sentence, so that the
-difficulty of sentences cancels out. A removed word is deleted from the sentence, which favors no method because no
-method does so itself; or its embedding becomes zero, as in occlusion.
+difficulty of sentences cancels out. With the removal "delete", a removed word is deleted from the sentence; this favors
+no method, because no method deletes words. With "blank", the embedding of the word becomes zero, as in occlusion.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ GRID = 11  # number of shares of words, from 0 to 1, at which curves of differen
 DRAWS = 2000  # number of bootstrap samples
 
 Ways = Mapping[str, tuple[str, Mapping[str, Any]]]
-"""The explanations to compare: from a name for the table to a method of METHODS and its options."""
+"""The explanations to compare: by its name in the table, a method of METHODS and the options of this method."""
 EVERY_WAY: Ways = {method: (method, {}) for method in METHODS}
 
 
@@ -63,14 +63,17 @@ class ExplainedPair:
 
 
 class Curves(NamedTuple):
-    """Decrease of the log-probability of T target words when 0 to S source words are removed, or kept."""
+    """Decrease of the log-probability of T target words if k source words are removed, or kept; k = 0, ..., S."""
 
     deletion_TK: Tensor
     sufficiency_TK: Tensor
 
 
 def kept_words(scores_TS: Tensor) -> Tensor:
-    """Masks [2, T, S + 1, S] of the source words left: [0] removes the 0 to S highest-scoring words, [1] keeps them."""
+    """Masks [2, T, S + 1, S] of the source words that remain.
+
+    In masks[0, t, k], the k words with the highest scores are removed; in masks[1, t, k], only these k words remain.
+    """
     rank_TS = scores_TS.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     steps_K1 = torch.arange(scores_TS.shape[1] + 1).unsqueeze(-1)
     left_TKS = rank_TS.unsqueeze(1) >= steps_K1
@@ -80,7 +83,7 @@ def kept_words(scores_TS: Tensor) -> Tensor:
 def fall_curves(
     model: Seq2Seq, case: ExplainedPair, maps: Mapping[str, Tensor], removal: str = "delete"
 ) -> dict[str, Curves]:
-    """The curves of several maps [T, S] of one sentence, by name. Equal sets of words are computed once."""
+    """The curves of several maps [T, S] of one sentence, by name. Each set of remaining words is computed once."""
     kept = torch.stack([kept_words(scores_TS) for scores_TS in maps.values()])  # [M, 2, T, K, S]
     sets_NS, place = kept.flatten(0, 3).unique(dim=0, return_inverse=True)
     log_prob_NT = word_log_probs(model, case, sets_NS, removal)
@@ -94,7 +97,8 @@ def fall_curves(
 def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal: str) -> Tensor:
     """Log-probability [N, T] of each target word, given only the source words of each mask in `kept_NS`.
 
-    The end token is always kept. Cost: N forward passes, in batches.
+    `removal` is "delete" or "blank" (see the top of this file). The end token is always kept. Cost: N forward passes,
+    in batches.
     """
     if removal not in ("delete", "blank"):
         raise ModelError(f'faithfulness: removal must be one of delete, blank, not "{removal}"')
@@ -129,7 +133,7 @@ def on_grid(curve_TK: Tensor) -> Tensor:
 def agreement(scores_TS: Tensor, links: Links) -> tuple[float, float]:
     """Precision at 1 and AUC against a gold alignment, as means over the linked target words; NaN if there are none.
 
-    A tie counts as half in the AUC, which excludes target words that are linked to all source words.
+    In the AUC, a tie counts as half. Target words that are linked to all source words are left out of the AUC.
     """
     linked_TS = torch.zeros_like(scores_TS, dtype=torch.bool)
     for source, target in links:
@@ -171,7 +175,7 @@ def bootstrap(values: Sequence[float], seed: int) -> MethodScore | None:
 
 
 class _SentenceScores(NamedTuple):
-    """Scores of one method on one sentence, averaged if there are several maps. The curves have GRID points."""
+    """Scores of one method on one sentence; for random orders, averages over the orders. Curves have GRID points."""
 
     deletion: float
     sufficiency: float
@@ -259,8 +263,9 @@ def measure_faithfulness(
 ) -> Faithfulness:  # fmt: skip
     """Compare methods with each other and with `seeds` random orders of words, over many sentences.
 
-    Signed attributions rank words by value, not by absolute value. Cost: that of each method, and for a sentence of S
-    source and T target words at most 2 T (S + 1) forward passes per method and seed; fewer if orders agree.
+    Signed attributions rank words by value, not by absolute value. Cost: the cost of each method; also, for a sentence
+    of S source and T target words, at most 2 T (S + 1) forward passes per method and per random order. Sets of words
+    that several orders have in common are computed once.
     """
     measured: dict[str, list[_SentenceScores]] = {name: [] for name in (*ways, RANDOM)}
     left_out: dict[str, str] = {}

@@ -1,16 +1,18 @@
 """Roles and importance of attention heads, over many sentences.
 
-Roles: Voita et al. 2019, "Analyzing Multi-Head Self-Attention". For each query, the key with the largest weight is
-compared with the key that a role predicts. A head has the role if the two are equal (a hit):
+Roles: Voita et al. 2019, "Analyzing Multi-Head Self-Attention". A role predicts a key for each query. If the key with
+the largest weight of a head is the predicted key, it is a hit. A head has a role if its share of hits is large enough:
 
-    positional   the key at one offset from the query, in at least 90 % of the cases
-    rare         the least frequent visible token, in most cases and at least twice as often as by chance
-    syntactic    the other word of a relation, at least 10 points more often than the best fixed offset hits it
-    alignment    a source word that the target word translates, in most cases and by the same 10 points
+    role         predicted key                                  share of hits
+    positional   the key at one offset from the query           at least 90 %, and above the baseline
+    rare         the least frequent visible token               at least 50 %, and at least twice the baseline
+    syntactic    the other word of a relation                   at least 10 points above the baseline
+    alignment    a source word that the target word translates  at least 50 %, and at least 10 points above the baseline
 
-Each share of hits has a confidence interval. Thresholds apply to its lower end, so that few sentences prove nothing.
-Tokens of one sentence are not independent: if hit rates vary between sentences more than by chance, the interval is
-wider.
+The baseline is the share of hits of equal weights. For all roles but positional, it is the share of hits of the best
+fixed offset if that share is larger. Comparisons with the baseline use the lower end of the confidence interval of the
+share of hits, so that few sentences prove nothing. Tokens of one sentence are not independent: if shares of hits vary
+between sentences more than by chance, the interval is wider.
 
 Importance by ablation: the loss per token without the head, minus the loss with all heads. By gradient: Michel et al.
 2019, "Are Sixteen Heads Really Better than One?", E |d loss / d gate| for a gate of 1 on the head's output, one gate
@@ -58,7 +60,7 @@ class Evidence:
 
     share: float
     baseline: float
-    """The share that equal weights reach; for other roles than positional, that of the best fixed offset if larger."""
+    """Share of hits of equal weights; for roles other than positional, of the best fixed offset if that is larger."""
     low: float
     high: float
     count: int  # number of queries that were tested
@@ -91,12 +93,14 @@ class RoleCounts:
     trials: list[int] = field(default_factory=list)
     chance: float = 0.0  # expected hits of equal weights
     at_offsets: Tensor = field(default_factory=lambda: torch.zeros(2 * FARTHEST + 1, dtype=torch.long))
-    """Number of hits of each fixed offset from -FARTHEST to FARTHEST."""
+    """For each offset from -FARTHEST to FARTHEST, the number of hits if every query chose the key at this offset."""
 
     def add(self, maxima_HT: Tensor, seen_TS: Tensor, right_TS: Tensor) -> None:
-        """Add one sentence: keys of the largest weights, and masks of the visible keys and of those the role predicts.
+        """Add one sentence.
 
-        Only queries with a predicted key and at least two visible keys count.
+        `maxima_HT` has the key with the largest weight of each query, `seen_TS` is a mask of the visible keys,
+        `right_TS` a mask of the keys that the role predicts. Only queries with a predicted key and at least two visible
+        keys count.
         """
         right_TS = right_TS & seen_TS
         tried_T = right_TS.any(-1) & (seen_TS.sum(-1) > 1)
@@ -117,7 +121,7 @@ class RoleCounts:
         return sum(self.trials)
 
     def evidence(self, kind: Kind) -> list[Evidence]:
-        """The evidence for each head."""
+        """The evidence that each head has the role; `kind` is the kind of the role."""
         hits_NH, trials_N = torch.stack(self.hits).double().cpu(), torch.tensor(self.trials).double()
         baseline = self.chance / self.count
         if kind != "positional":
@@ -136,7 +140,11 @@ class HeadStatistics:
         self._queries = 0
 
     def add(self, weights_HTS: Tensor, seen_TS: Tensor, right: Mapping[HeadLook, Tensor]) -> None:
-        """Add one sentence. `seen_TS`: the keys to use, e.g. no end token; `right`: the keys that a role predicts."""
+        """Add one sentence.
+
+        `seen_TS` is a mask of the keys to use, e.g. all but the end token. `right` has, for each role, a mask [T, S] of
+        the keys that the role predicts; positional roles are always counted and need no mask.
+        """
         judged_T = seen_TS.sum(-1) > 1
         maxima_HT = weights_HTS.masked_fill(~seen_TS, -1.0).argmax(-1)  # among the keys that count; 0 if none does
         queries_T, keys_S = (torch.arange(size, device=seen_TS.device) for size in seen_TS.shape)
@@ -149,7 +157,7 @@ class HeadStatistics:
         self._queries += int(judged_T.sum())
 
     def confidence(self) -> Tensor:
-        """For each head [H], the mean of the largest weight, which Voita et al. call its confidence."""
+        """For each head [H], the mean over queries of the largest weight (the "confidence" of Voita et al.)."""
         return torch.stack(self._largest).sum(0) / max(self._queries, 1)
 
     def evidence(self) -> dict[HeadLook, list[Evidence]]:
@@ -157,7 +165,7 @@ class HeadStatistics:
         return {look: counts.evidence(look.kind) for look, counts in self._counts.items() if counts.trials}
 
     def roles(self) -> list[tuple[Role, ...]]:
-        """The roles of each head, sorted by strength of evidence."""
+        """The roles of each head, sorted by (lower end of the interval) - baseline, largest difference first."""
         roles: list[list[Role]] = [[] for _ in self._largest[0]] if self._largest else []
         for look, heads in self.evidence().items():
             counts = self._counts[look]
@@ -181,7 +189,10 @@ def has_role(kind: Kind, evidence: Evidence) -> bool:
 
 
 def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of hits, with fewer effective trials if sentences vary more than by chance."""
+    """Wilson's 95 % interval of a share of hits; `hits_N` and `trials_N` are counts per sentence.
+
+    If the sentences' shares vary more than by chance, the interval is computed with fewer trials, so it is wider.
+    """
     total = float(trials_N.sum())
     share = float(hits_N.sum()) / total
     expected_variance = share * (1 - share) / total
@@ -240,7 +251,10 @@ def importance_by_ablation(
 
 
 def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatch]) -> dict[str, Tensor]:
-    """For each attention, the mean [H] over sentences of |d loss / d gate|; the loss is the mean over tokens."""
+    """For each attention, the mean [H] over sentences of |d loss / d gate|.
+
+    A gate is a factor of 1 on the weights of a head. The loss of a sentence is the mean over its tokens.
+    """
     sums: dict[str, Tensor] = {}
     sentences = 0
     for batch in batches:

@@ -29,7 +29,7 @@ from regard.layers.hooks import listen, listen_to_states, trace_states
 from regard.models.base import Seq2Seq, Source
 
 CHUNK = 1 << 19
-"""Largest number of elements of the states of one layer, over all passes of a batch."""
+"""Maximum number of elements in the states of one layer, counted over all passes of a batch."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class HiddenTokenAttribution:
         return self._square(place).diagonal()
 
     def by_distance(self, place: str) -> Tensor:
-        """Mean share of the input tokens at distance 0, 1, 2, ... in both directions; the values sum to one."""
+        """Mean share of input tokens at distance 0, 1, 2, ... to the left or right, in layer `place`; sums to one."""
         square_TT = self._square(place)
         place_T = torch.arange(len(square_TT))
         distance_TT = (place_T[:, None] - place_T).abs()
@@ -56,7 +56,10 @@ class HiddenTokenAttribution:
 
     def _square(self, place: str) -> Tensor:
         if self.states != self.inputs:
-            raise ModelError(f"{place}: positions of {self.states} states and {self.inputs} inputs do not correspond")
+            raise ModelError(
+                f"{place}: positions of {self.states} states and {self.inputs} inputs do not correspond; "
+                f'call hidden_token_attribution with inputs="{self.states}"'
+            )
         return self.share[place]
 
 
@@ -65,8 +68,9 @@ def hidden_token_attribution(
 ) -> HiddenTokenAttribution:
     """Attribute the hidden states of encoder or decoder to input embeddings, for one sentence.
 
-    `states` is "encoder", or "decoder" with the decoder input `target_1T`. `inputs` is the side whose tokens are the
-    inputs: by default the side of the states; for decoder states also "encoder", the source tokens.
+    `states` is "encoder" or "decoder"; decoder states need the decoder input `target_1T`. `inputs` is the side whose
+    embeddings are the inputs; empty means the same side as `states`. Decoder states also allow "encoder": the inputs
+    are then the source tokens.
     """
     inputs = inputs or states
     if model.training:

@@ -1,13 +1,14 @@
 """Token identifiability: whether the input token can be recovered from its hidden state at layer l.
 
-After "On Identifiability in Transformers", Brunner et al. 2020: a state is mapped back to the inputs, and the token is
-identified if its own input is the nearest of the candidates. Candidates are the input embeddings of the sentence (with
-positions, as in the paper) or, which is harder, the whole vocabulary (without). The map is the identity, linear, or an
-MLP with one hidden layer; the distance is cosine or L2, and a map is trained for the distance it is measured by.
+After "On Identifiability in Transformers", Brunner et al. 2020: a map from hidden states to input embeddings is applied
+to the state. The token is identified if the candidate nearest to the result is the token's own input embedding. The
+candidates are the input embeddings of the sentence (with positions, as in the paper), or the embeddings of the whole
+vocabulary (without positions), which is harder. The map is the identity, a linear map, or an MLP with one hidden layer.
+The distance is cosine or L2; for each distance, a map is trained to minimize this distance.
 
 Maps are trained on other text than they are tested on, and on other text than the model was trained on. Unlike in the
-paper, the linear map for L2 is solved (ridge regression), not trained by gradient descent. It initializes the other
-maps: the MLP is this linear map plus a hidden layer that starts at zero. A model of the demo's size takes seconds.
+paper, the linear map for L2 is solved (ridge regression), not trained by gradient descent. The other maps start from
+this solution; an MLP is a linear map plus a hidden layer that starts at zero. A model of the demo's size takes seconds.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class StateProjection(nn.Module):
     spread_D: Tensor
 
     def __init__(self, x_ND: Tensor, y_NE: Tensor, inner: int = 0):
-        """Initialize the linear map by ridge regression of y on x."""
+        """Initialize the linear map by ridge regression of the input embeddings y on the states x."""
         super().__init__()
         self.register_buffer("mean_D", x_ND.mean(0))
         self.register_buffer("spread_D", x_ND.std(0, correction=0).clamp(min=1e-6))
@@ -102,7 +103,10 @@ class StateProjection(nn.Module):
 
 @torch.enable_grad()
 def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = STEPS) -> nn.Module:
-    """Train a map of one of MAPS from states x to inputs y. Uses torch's global random generator."""
+    """Train a map from states x to input embeddings y. Uses torch's global random generator.
+
+    `kind` is one of MAPS. `distance`, one of DISTANCES, is the distance to minimize.
+    """
     if kind == "identity":
         return nn.Identity()
     state_map = StateProjection(x_ND, y_NE, inner=2 * y_NE.shape[1] if kind == "mlp" else 0)
@@ -126,7 +130,10 @@ def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = S
 
 
 def identified(mapped_ND: Tensor, test: TokenStates, vocabulary_VD: Tensor | None, distance: str) -> Tensor:
-    """For each token [N], whether the candidate nearest to its mapped state is its own input (or one equal to it)."""
+    """For each token [N], whether the candidate nearest to its mapped state equals the token's own input embedding.
+
+    The candidates are `vocabulary_VD`; if it is None, the input embeddings of the token's sentence.
+    """
     if vocabulary_VD is not None:
         rows = mapped_ND.split(ROWS)
         return torch.cat([_nearest(rows_ND, vocabulary_VD, distance) for rows_ND in rows]) == test.ids_N
@@ -152,9 +159,10 @@ class ConfidenceInterval(NamedTuple):
 
 
 def share_with_interval(right_N: Tensor, lengths: Sequence[int]) -> ConfidenceInterval:
-    """The share of identified tokens, and its interval by a bootstrap with torch's global random generator.
+    """The share of tokens that are identified (`right_N`), and its interval by a bootstrap over sentences.
 
-    Sentences, with these `lengths`, are resampled, because the tokens of one sentence are not independent.
+    `lengths` are the numbers of tokens of the sentences. Whole sentences are drawn, because the tokens of one sentence
+    are not independent. Uses torch's global random generator.
     """
     length_B = torch.tensor(lengths)
     right_B = torch.stack([part.sum() for part in right_N.split(lengths)])
@@ -215,9 +223,10 @@ class Identifiability:
 def identifiability(
     train: TokenStates, test: TokenStates, *, vocabulary_VD: Tensor | None = None, seed: int = 1, steps: int = STEPS
 ) -> Identifiability:
-    """Train maps on the sentences of `train` and identify the tokens of `test`.
+    """Train maps from hidden states to input embeddings on `train`; measure the share of identified tokens in `test`.
 
-    The candidates are the tokens of the sentence or, if `vocabulary_VD` is given, all tokens of the vocabulary.
+    One map is trained for each layer, each of MAPS and each of DISTANCES. The candidates for a token are the input
+    embeddings of its sentence or, if `vocabulary_VD` is given, the embeddings of the whole vocabulary.
     """
     curves = []
     wanted_ND = train.embedded_ND if vocabulary_VD is None else vocabulary_VD[train.ids_N]

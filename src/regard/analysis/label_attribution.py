@@ -18,15 +18,16 @@ from regard.models.base import ClassifierModel, Documents
 
 STEPS = 16  # number of steps of integrated gradients (Sundararajan et al. 2017)
 Score = Callable[[Tensor], Tensor]
-"""A function from the vectors of the tokens [P, E] to the log-probability of a label."""
+"""A function from the embeddings [P, E] of the P tokens of a document to the log-probability of a label."""
 
 
 def attribute_label(
     model: ClassifierModel, document: Documents, label: int, method: str = "integrated", *, several: bool = False
 ) -> Tensor:
-    """Signed contribution [P] of each token of one document to the log-probability of a label, in text order.
+    """Signed contribution [P] of each of the P tokens of a document to the log-probability of a label, in text order.
 
-    A removed token has an embedding of zeros. `several`: the labels are independent of each other (multi-label).
+    A removed token has an embedding of zeros. `several`: a document can have several labels, so that the probability of
+    a label is a sigmoid instead of a softmax over all labels.
     """
     if method not in METHODS:
         raise ModelError(f'there is no method "{method}"{nearest(method, METHODS)} (choose from {", ".join(METHODS)})')
@@ -47,9 +48,9 @@ def attribute_label(
 
 
 def path_gradient(score: Score, vectors_PE: Tensor, places: Sequence[float]) -> Tensor:
-    """The mean of the gradients at points on the path from zeros (0) to `vectors_PE` (1), times `vectors_PE`.
+    """For each token, the mean gradient of `score` at the points p * `vectors_PE` (p in `places`), times its vector.
 
-    The point 1 alone is gradient times input (Shrikumar et al. 2016).
+    `places` are numbers from 0 to 1. If `places` is [1.0], this is gradient times input (Shrikumar et al. 2016).
     """
     slope_PE = torch.zeros_like(vectors_PE)
     for place in places:

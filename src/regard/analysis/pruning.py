@@ -1,7 +1,7 @@
 """Pruning attention heads: learned gates that choose the heads, and weights without the pruned heads.
 
-Gates: "Learning Sparse Neural Networks through L0 Regularization", Louizos et al. 2018; Voita et al. 2019 put one on
-the output of every head of a trained Transformer. A gate z is sampled as
+Gates: "Learning Sparse Neural Networks through L0 Regularization", Louizos et al. 2018. Voita et al. 2019 put a
+gate on the output of every head of a trained Transformer. A gate z is sampled as
 
     s = sigmoid((log u - log(1 - u) + log_alpha) / BETA),   u uniform in (0, 1)
     z = clamp(s (ZETA - GAMMA) + GAMMA, 0, 1)
@@ -31,14 +31,14 @@ from regard.models.base import EncoderOutput, Seq2Seq, Source, Tree
 from regard.models.transformer_settings import TransformerSettings
 
 Kept = Mapping[str, Sequence[int]]
-"""The heads that remain, by the name of their attention; other attentions keep all heads."""
+"""Numbers of the heads that remain, by the name of the attention; attentions without an entry keep all heads."""
 
 BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1  # temperature and stretch of Louizos et al.
 START = 2.0  # initial log_alpha: nearly open, with a gradient that does not vanish
 
 
 def hard_concrete(log_alpha: Tensor, uniform: Tensor | None = None) -> Tensor:
-    """Values of gates, 0 to 1: sampled with `uniform` random numbers of (0, 1), or deterministic if these are None."""
+    """Values of gates, 0 to 1: sampled with random numbers `uniform` in (0, 1); deterministic without `uniform`."""
     if uniform is not None:
         log_alpha = (uniform.log() - (-uniform).log1p() + log_alpha) / BETA
     return (log_alpha.sigmoid() * (ZETA - GAMMA) + GAMMA).clamp(0.0, 1.0)
@@ -53,8 +53,9 @@ class HeadGates(nn.Module):
     """One gate per head, attached to a model through its attention hooks."""
 
     def __init__(self, heads: Mapping[str, int], gain: float = 1.0):
-        """`heads` maps names of attentions to numbers of heads. log_alpha is `gain` times the parameter `position`: it
-        must change much faster than the weights of the model, at the same learning rate.
+        """`heads` has the number of heads of each attention. log_alpha is `gain` times the parameter `position`.
+
+        log_alpha must change much faster than the weights of the model, at the same learning rate: use a large `gain`.
         """
         super().__init__()
         self.heads, self.gain = dict(heads), gain
@@ -80,7 +81,7 @@ class HeadGates(nn.Module):
 
 
 class GatedModel(Seq2Seq):
-    """A model with a gate on each head. Its weights are trained too if `weights_follow`; else only the gates are."""
+    """A model with a gate on each head. If `weights_follow`, model and gates are trained, otherwise only the gates."""
 
     def __init__(self, model: Seq2Seq, gates: HeadGates, *, weights_follow: bool = True):
         super().__init__()
@@ -104,7 +105,7 @@ class GatedModel(Seq2Seq):
 
 
 def attentions(model: Seq2Seq) -> dict[str, tuple[str, SelfAttention | CrossAttention]]:
-    """Name and module of each attention that can be pruned, by the name of its hook."""
+    """Module name and module of each attention that can be pruned, by the name of its hook, e.g. "encoder.0.self"."""
     return {
         module.tap.name: (name, module)
         for name, module in model.named_modules()
@@ -121,7 +122,7 @@ def scale_heads(model: Seq2Seq, gates: HeadGates) -> None:
 
 
 def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
-    """The weights of the model with only the heads `kept`, under the names of a model with `pruned_settings`.
+    """The weights of the model with only the heads `kept`, under the names that a model with `pruned_settings` has.
 
     An attention without heads keeps only its output bias.
     """

@@ -37,7 +37,7 @@ class TraceSide:
 
     @property
     def word_spans(self) -> tuple[Span, ...]:
-        """The spans of words: from the start of the first token to the end of the last."""
+        """For each word, the span from the start of its first token to the end of its last token."""
         found: dict[int, Span] = {}
         for word, (start, end) in zip(self.word_of, self.spans, strict=False):  # a side may have no spans
             first, last = found.get(word, (start, end))
@@ -45,7 +45,7 @@ class TraceSide:
         return tuple(found.values())
 
     def merge(self, x: Tensor, dim: int, *, mean: bool) -> Tensor:
-        """Merge the tokens of each word along `dim`, by their sum or their mean."""
+        """Merge the tokens of each word along `dim`: by their mean if `mean`, otherwise by their sum."""
         index = torch.tensor(self.word_of, device=x.device)
         shape = list(x.shape)
         shape[dim] = len(self.words)
@@ -56,7 +56,7 @@ class TraceSide:
         return merged / counts.unsqueeze(-1 if dim == -2 else 0)
 
     def by_words(self) -> TraceSide:
-        """The side with its words as tokens."""
+        """The same sentence, with each word as one token."""
         return replace(self, tokens=self.words, word_of=tuple(range(len(self.words))), spans=self.word_spans)
 
     def shifted(self) -> TraceSide:
@@ -81,12 +81,12 @@ class Trace:
     source: TraceSide
     target: TraceSide
     weights: dict[str, Tensor]
-    """Attention weights by attention, [heads, queries, keys]; empty for a model without attention."""
+    """Attention weights [heads, queries, keys] by the name of the attention; empty for a model without attention."""
     values: dict[str, Tensor] = field(default_factory=dict)  # [heads, keys, head width], by attention
     states: dict[str, Tensor] = field(default_factory=dict)
     """Hidden states [tokens, width] by name, "encoder.embed" to "decoder.top" (see layers/hooks.py)."""
     next: Tensor | None = None
-    """Log-probabilities [T, V] of all tokens of the vocabulary at position t, given the tokens before it."""
+    """[T, V]: row t has the log-probabilities of all V tokens of the vocabulary, given the target tokens before t."""
     tree: SearchTree | None = None  # the beam search that found the target, if there was one
     outward: dict[str, Tensor] = field(default_factory=dict)
     """Output projection of the heads of each attention, [heads, head width, width]; recurrent attention has none."""
@@ -95,7 +95,7 @@ class Trace:
         return f"<Trace: {' '.join(self.source.words)} | {' '.join(self.target.words)} | {', '.join(self.weights)}>"
 
     def attention(self, name: str) -> Tensor:
-        """Weights [heads, target, source] of one attention, e.g. "decoder.2.cross"."""
+        """Weights [heads, queries, keys] of one attention, e.g. "decoder.2.cross"."""
         if name in self.weights:
             return self.weights[name]
         guess = nearest(name, self.weights) or f"; there are {', '.join(self.weights) or 'none'}"
@@ -108,7 +108,7 @@ class Trace:
         return self.target, self.target.shifted() if name.endswith(".self") else self.source
 
     def by_words(self) -> Trace:
-        """The trace of words: weights are averaged over the tokens of a query word and summed over those of a key word.
+        """The trace of words: weights are averaged over tokens of a query word, and summed over tokens of a key word.
 
         States and values are averaged, for display: weights times values no longer give the exact output. `next` keeps
         the row of the first token of each word.
@@ -140,7 +140,7 @@ class Trace:
 def record_trace(
     model: Seq2Seq, ids: Source, target_input_1T: Tensor, source: TraceSide, target: TraceSide, tree: SearchTree | None
 ) -> Trace:
-    """Run a model once over one sentence pair and record the trace."""
+    """Run a model once over a sentence pair and record the trace. `tree`: the search that found the target, if any."""
     with record(model) as tape, trace_states(model) as states:
         logits_1TV = model(ids, target_input_1T)
     outward = {}
@@ -169,7 +169,7 @@ class AttentionEntropy(NamedTuple):
 
     bits_H: Tensor  # 0 if each row has all its weight on one key
     evenness_H: Tensor
-    """Entropy divided by the maximum entropy, over rows with at least two visible keys; 1 for equal weights."""
+    """Entropy divided by the maximum entropy, averaged over rows with two or more visible keys; 1 for equal weights."""
 
 
 def attention_entropy(weights_HTS: Tensor) -> AttentionEntropy:
@@ -190,8 +190,9 @@ def _entropy(probability: Tensor) -> Tensor:
 def next_tokens(log_probs_TV: Tensor, token: Callable[[int], str], top: int = 5) -> dict[str, Any]:
     """A table of the `top` likeliest tokens of each position, for JSON; `token` maps an id to the text of the token.
 
-    It has one row per position, and one column per token that is among the likeliest of some position. "rest" is the
-    probability of all other tokens, "best" lists the columns of a row's likeliest tokens, "bits" is a row's entropy.
+    The table has one row per position, and one column for each token that is among the `top` likeliest of any position.
+    For each row, "rest" is the probability of all tokens without a column, "best" lists the columns of the likeliest
+    tokens, and "bits" is the entropy.
     """
     log_probs = log_probs_TV.double()
     likeliest = log_probs.topk(min(top, log_probs.shape[1]), dim=-1).indices.tolist()
@@ -212,9 +213,10 @@ def next_tokens(log_probs_TV: Tensor, token: Callable[[int], str], top: int = 5)
 
 
 def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tuple[str, int, int]]) -> TraceSide:
-    """Assign tokens to words by their positions; `words` are (text, start, end) in the text that the tokens spell.
+    """Assign tokens to words by their positions in the text that the tokens spell.
 
-    A token that overlaps no word becomes a word. Words that share a token are joined to one word, e.g. "l'amico".
+    `spans` are the positions of the tokens; `words` are (word, start, end). A token that overlaps no word becomes a
+    word of its own. Words that share a token are joined to one word, e.g. "l'amico".
     """
     homes = [  # the words that each token overlaps
         [k for k, (_, first, after) in enumerate(words) if first < max(end, start + 1) and start < after]

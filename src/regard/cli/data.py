@@ -268,7 +268,7 @@ def show_split(split: Split, title: str) -> None:
 
 
 def show_written(outputs: Sequence[Path], flattened: int) -> None:
-    """Print the files that were written; `flattened` sentences had line ends or tabs that became spaces."""
+    """Print the files that were written. `flattened`: number of sentences whose line ends or tabs became spaces."""
     if outputs and not for_people():
         show_table([], [*(("wrote", path) for path in outputs), ("flattened", flattened)])
         return

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _pairs_to_measure(run: Run, options: argparse.Namespace) -> list[Pair]:
-    """Pairs to measure quantization on: of --source and --target, else stored in the run, else of its test files."""
+    """Pairs to measure quantization on: from --source and --target, else kept in the run, else from its test files."""
     if not options.source and (kept := run.held_out()):
         return kept
     data = run.recipe.data

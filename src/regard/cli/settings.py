@@ -115,7 +115,7 @@ def _meaning(section: type) -> str:
 
 
 def _choose(what: str) -> dict[str, type]:
-    """The sections to show for the name of a section, a task or an architecture; a task may have none."""
+    """The sections to show for `what`, the name of a section, a task or an architecture; none for a task."""
     known = all_sections()
     if what in known:
         return {what: known[what]}
@@ -200,7 +200,7 @@ def settings_page() -> str:
 
 
 def _section_table(section: type) -> Iterator[str]:
-    """Yield the lines of a Markdown table of the settings; then, if presets differ, of a table of their values."""
+    """Yield the lines of a Markdown table of the settings; if presets differ, also a table of the presets' values."""
     found = settings_of(section)
     yield "| setting | default | type | meaning |"
     yield "|---|---|---|---|"

@@ -89,7 +89,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def given_table(options: argparse.Namespace, need: str) -> dict[str, Any]:
-    """The settings given by the options, as nested tables. `need`: what to do if training data is missing."""
+    """The settings given by the options, as nested tables.
+
+    `need` is the advice in the error message if training data is missing; if `need` is empty, it may be missing.
+    """
     table = given_settings(options)
     data = table.setdefault("data", {})
     if corpora := pair_up(options.source, options.target):
@@ -130,7 +133,7 @@ def train_job(job: TrainingJob, options: argparse.Namespace) -> int:
 
 
 def pair_up(sources: Sequence[str], targets: Sequence[str], prefix: str = "--") -> list[dict[str, Any]]:
-    """One corpus per source file, with the target file at the same position; `prefix` is for the error message."""
+    """One corpus per source file, with the target file at the same position; `prefix` is the prefix of the options."""
     if targets and len(sources) != len(targets):
         files = f"{len(sources)} {prefix}source and {len(targets)} {prefix}target"
         raise SettingsError(f"{files} are given; each source file needs one target file")

@@ -52,14 +52,17 @@ class Document:
         from regard.documents.markup import fill
 
         if len(answers) != len(self._segments):
-            raise ValueError(f"{len(answers)} answers for {len(self._segments)} texts")
+            raise ValueError(f"{len(answers)} answers for {len(self._segments)} texts; give one answer per text")
         made: str | bytes = fill(self._pieces, answers)
         if finish := getattr(self._format, "finish", None):
             made = finish(made)
         return made.encode("utf-8", "surrogatepass") if self._as_bytes and isinstance(made, str) else made
 
     def lost(self, answers: Sequence[Answer]) -> list[tuple[str, ...]]:
-        """For each text, the addresses, placeholders, code (`rebuild` restores it) and numbers that answers lack."""
+        """For each text, the addresses, placeholders, code and numbers that its answer lacks.
+
+        `rebuild` inserts addresses, placeholders and code again, but not numbers.
+        """
         return [segment.lost(answer) for segment, answer in zip(self._segments, answers, strict=True)]
 
 
@@ -85,7 +88,7 @@ def parse(name: str, content: str | bytes, *, format: str = "") -> Document:
     draft, as_bytes = Draft(), not isinstance(content, str)
     if module.BINARY:
         if not as_bytes:
-            raise CorpusError(name, "a file of this format is binary, not text")
+            raise CorpusError(name, "this format is binary; pass the content as bytes, not as str")
         return Document(module.parse(content, draft, name), draft, module, as_bytes=True)
     try:
         source = content if isinstance(content, str) else content.decode()

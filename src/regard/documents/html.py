@@ -1,8 +1,8 @@
 """HTML pages and fragments: block elements separate texts; inline tags stay around the translated words.
 
 The standard library's parser is not used: it raises on some malformed declarations, takes quadratic time over unclosed
-tags, and does not give the position of everything. The tokens read here, joined, are exactly the source. They are read
-in linear time, texts are the same as in a browser, and no input raises an error.
+tags, and does not give the position of every token. The tokens that this module reads are exactly the source if they
+are joined. Reading takes linear time, texts are the same as in a browser, and no input raises an error.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
 
 
 class _Reader:
+    """Splits the tokens of a page into pieces, and adds its texts to a draft."""
+
     def __init__(self, draft: Draft):
         self._draft = draft
         self._pieces: list[Piece] = []
@@ -89,7 +91,7 @@ class _Reader:
             self._tree.open(name, raw)
 
     def _follows_link(self) -> bool:
-        """Whether only white space separates the next link from the last one, as in a list of links."""
+        """Whether only white space separates the next link from the previous link, as in a list of links."""
         before = self._tree.root[-2:]
         while before and isinstance(before[-1], Words) and not before[-1].text.strip():
             before.pop()
@@ -131,7 +133,7 @@ class _Reader:
 
 
 def _end_of_element(tokens: list[Token], start: int) -> int:
-    """The index after an element, which may end without an end tag."""
+    """The index after the last token of the element that starts at `start`; the element may have no end tag."""
     name, depth = tokens[start].name, 1
     inline = name not in _BLOCKS and name not in _WHOLE
     for place in range(start + 1, len(tokens)):
@@ -230,6 +232,9 @@ _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|
 
 
 def read_attributes(raw: str) -> Iterator[tuple[str, str, int]]:
-    """Name and value of each attribute of a start tag, and the position of a value in quotation marks (others: 0)."""
+    """Yield name, value, and position of the value for each attribute of a start tag.
+
+    The position is 0 if the value has no quotation marks.
+    """
     for match in _ATTRIBUTE.finditer(raw, re.match(r"<[^\s/>]*", raw).end()):  # type: ignore[union-attr]
         yield match[1].lower(), match[2] or match[3] or match[4] or "", max(match.start(2), match.start(3), 0)

@@ -53,8 +53,8 @@ def _fold(label: str) -> str:
 class _Inline:
     r"""Reads the nodes of a paragraph.
 
-    `breaks` has, for each "\n" in the text, its source and whether it is a hard line break. `labels` are the names of
-    links that the document defines.
+    `breaks` has, for each "\n" in the text, the source of this line break, and whether it is a hard line break.
+    `labels` are the names of links that the document defines.
     """
 
     def __init__(self, text: str, breaks: Sequence[tuple[str, bool]], labels: AbstractSet[str], draft: Draft):
@@ -79,12 +79,12 @@ class _Inline:
             self._tree.add(Words(text, text))
 
     def _restore(self, raw: str) -> str:
-        """The source of a piece that may contain line breaks."""
+        r"""The source of `raw`: each "\n" is replaced by the source of this line break."""
         first, *rest = raw.split("\n")
         return first + "".join(next(self._breaks)[0] + part for part in rest)
 
     def _take(self, match: re.Match[str]) -> int:
-        """Add a match to the tree; returns the position after it."""
+        """Add a match of _TOKEN to the tree; returns the position in the text after the nodes that were added."""
         raw, tree = match.group(), self._tree
         if match["break"]:
             tree.add(Break(*next(self._breaks)))
@@ -139,7 +139,7 @@ class _Inline:
             self._tree.open(name, raw)
 
     def _take_link(self, match: re.Match[str]) -> int:
-        """Close a link with an address or a defined name; otherwise the bracket is text."""
+        """Close a link at "]" if it has an address or a defined name; otherwise the bracket is text."""
         to = match["to"] or ""
         label = self._text[self._brackets.pop() : match.start()] if self._brackets else ""
         defined = _fold(label) in self._labels
@@ -152,7 +152,7 @@ class _Inline:
         return match.start() + 1
 
     def _take_stress(self, match: re.Match[str]) -> None:
-        """Take a run of emphasis marks: they first close open emphasis; the others open new emphasis."""
+        """Take a run of emphasis marks: the first marks close open emphasis, the remaining marks open new emphasis."""
         raw, mark = match.group(), match.group()[0]
         before = self._text[match.start() - 1 : match.start()] or " "
         after = self._text[match.end() : match.end() + 1] or " "
@@ -211,6 +211,8 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
 
 
 class _Line(NamedTuple):
+    """A line of the source, split into three parts."""
+
     marks: str  # indentation, quotation marks and list marks
     rest: str
     end: str
@@ -228,6 +230,8 @@ def _guard_lines(text: str) -> str:
 
 
 class _Reader:
+    """Splits lines into blocks, and adds the texts of the blocks to a draft."""
+
     def __init__(self, lines: Sequence[_Line], draft: Draft):
         self._lines, self._draft = lines, draft
         self._labels = {_fold(match[1]) for line in lines if (match := _DEFINITION.match(line.text))}
@@ -284,7 +288,7 @@ class _Reader:
         self._pieces += self._draft.add(nodes, escape, _guard_lines)
 
     def _flush(self) -> None:
-        """End the current paragraph, whose lines are one text."""
+        """End the current paragraph, if there is one, and add its lines as one text."""
         lines, self._paragraph = self._paragraph, []
         if not lines:
             return
@@ -317,7 +321,7 @@ class _Reader:
         return len(self._lines)
 
     def _read_html(self, at: int) -> int:
-        """Read an HTML block, up to a blank line, or up to its end tag if it may contain blank lines."""
+        """Read an HTML block. It ends at a blank line; an element of _HTML_ENDS, e.g. <pre>, ends at its end tag."""
         self._flush()
         lowered = self._lines[at].rest.lower()
         closing = next((end for start, end in _HTML_ENDS.items() if lowered.startswith(start)), "")

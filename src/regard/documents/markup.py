@@ -65,7 +65,7 @@ Raw = str | tuple[Piece, ...]
 
 
 def fill(raw: Raw | Sequence[Piece], answers: Sequence[Answer]) -> str:
-    """Join pieces of source text, with their slots filled by translations."""
+    """Join pieces of source text; each slot is replaced by its translation."""
     if isinstance(raw, str):
         return raw
     return "".join(piece if isinstance(piece, str) else piece.render(answers) for piece in raw)
@@ -83,8 +83,8 @@ class Words:
 class Fixed:
     """A piece that must not change: an image, a comment, code, an address, a tag without its counterpart.
 
-    A piece with a text is part of the sentence, and replaces the target words that translate the text. A piece without
-    a text is placed at the corresponding position in the translation.
+    If `text` is not empty, the piece is part of the sentence, and replaces the target words that translate `text`. If
+    `text` is empty, the piece is placed at the corresponding position in the translation.
     """
 
     raw: Raw
@@ -95,7 +95,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Break:
-    """A line break, or another mark that must have words on both sides and must not change its order."""
+    """A line break, or another mark that must have words on both sides. All breaks of a text stay in their order."""
 
     raw: str
     required: bool  # never left out, even if there are too few words
@@ -139,13 +139,13 @@ def has_letters(node: Node) -> bool:
 
 
 def fixed(raw: Raw, text: str) -> Fixed:
-    """A fixed piece that readers see as `text`; if short, it is part of the sentence."""
+    """A fixed piece that readers see as `text`. With at most MAX_SHOWN_WORDS words, it is part of the sentence."""
     said = " ".join(text.split())
     return Fixed(raw, said if len(word_texts(said)) <= MAX_SHOWN_WORDS else "", visible=bool(said))
 
 
 def read_words(raw: str, decode: Callable[[str], str] = str) -> Iterator[Node]:
-    """Nodes of running text; addresses and placeholders become fixed pieces. `decode` replaces entities."""
+    """Nodes of running text; addresses and placeholders become fixed pieces. `decode` decodes entities."""
     for place, piece in enumerate(PROTECTED.split(raw)):
         if piece:
             yield fixed(piece, decode(piece)) if place % 2 else Words(piece, decode(piece))
@@ -153,6 +153,8 @@ def read_words(raw: str, decode: Callable[[str], str] = str) -> Iterator[Node]:
 
 @dataclass
 class _Open:
+    """A start tag whose end tag has not been found yet, and the nodes after the tag."""
+
     name: str
     raw: Raw
     may_be_empty: bool
@@ -185,7 +187,11 @@ class Tree:
         return next((tag.name for tag in reversed(self._open) if tag.name in names), "")
 
     def close(self, name: str, raw: Raw, rewritten: str | None = None) -> None:
-        """Close the innermost element of this name. Elements inside it that are still open become unmatched tags."""
+        """Close the innermost open element of this name; `raw` is its end tag. `rewritten`: see `Element`.
+
+        Elements inside it that are still open become unmatched tags. If no element of this name is open, the end tag
+        becomes a fixed piece.
+        """
         if self.innermost(name):
             self._unmatch_above(name)
             top = self._open[-1]
@@ -209,7 +215,7 @@ class Tree:
         return nodes
 
     def _unmatch_above(self, name: str | None) -> None:
-        """Make the open elements inside the innermost one of this name unmatched tags; all elements if None."""
+        """Unmatch the open elements inside the innermost element called `name`; if None, all open elements."""
         while self._open and self._open[-1].name != name:
             self._unmatch()
 
@@ -226,7 +232,8 @@ _TAGS = re.compile(
 def read_tags(text: str, markup: re.Pattern[str] = _TAGS) -> list[Node]:
     r"""Nodes of lines with simple tags, as in subtitles and program messages: <i>, </font>, {\an8}.
 
-    `markup` matches line breaks, entities, and tags with the groups `slash`, `name` and `single` (no end tag).
+    `markup` matches line breaks, entities and tags. Its groups for tags are `slash` (not empty in an end tag), `name`,
+    and `single` (not empty in a tag that needs no end tag, e.g. <x/>).
     """
     tree, at = Tree(), 0
     for match in markup.finditer(text):
@@ -252,7 +259,10 @@ def read_tags(text: str, markup: re.Pattern[str] = _TAGS) -> list[Node]:
 
 @dataclass
 class Box:
-    """A mark (node of markup) and the words that it encloses, `start` up to `end`; no words if these are equal."""
+    """A mark (a node of markup) and the words that it encloses: from `start` up to but not including `end`.
+
+    If `start` equals `end`, the mark encloses no words; it stands before the word `start`.
+    """
 
     node: Element | Fixed | Break
     start: int
@@ -279,12 +289,12 @@ class Marked:
 
     @property
     def needs_alignment(self) -> bool:
-        """Whether a word alignment is needed to place the marks; line breaks can be placed by length."""
+        """Whether a word alignment is needed to place the marks; breaks that are not required are placed without it."""
         return any(not isinstance(box.node, Break) or box.node.required for box in walk(self.boxes))
 
 
 def mark(nodes: Sequence[Node]) -> Marked:
-    """Join nodes into a text, with each run of white space as one space, and record their marks."""
+    """Join nodes into a text, with each run of white space as one space, and record where the marks stand."""
     joiner = _TextJoiner()
     boxes = joiner.join(nodes)
     text = "".join(joiner.pieces).rstrip()
@@ -306,7 +316,7 @@ def _count_words(boxes: Sequence[Box], starts: list[int], ends: list[int]) -> li
 
 
 class _TextJoiner:
-    """Joins the text of nodes; the boxes of `join` have character positions."""
+    """Joins the text of nodes. `join` returns boxes with character positions instead of word positions."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []

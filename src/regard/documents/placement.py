@@ -25,7 +25,8 @@ Span = tuple[int, int]
 def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | None) -> tuple[list[Box], set[int]]:
     """The marks of a text as boxes around words of its translation, and the indices of target words to leave out.
 
-    Words are left out if they are copies of a fixed piece that was placed elsewhere because of the marks around it.
+    A target word is left out if it is a copy of a fixed piece, and the piece itself was placed elsewhere because of the
+    marks around it.
     """
     known = alignment is not None and (len(alignment.source), len(alignment.target)) == (marked.size, len(target))
     links = _links(marked, len(target), alignment)
@@ -38,7 +39,7 @@ def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | No
 
 
 def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
-    """The links of an alignment; without an alignment, words are linked by their relative position."""
+    """The links of an alignment to `size` target words; without an alignment, words are linked by relative position."""
     if alignment is None or not alignment.links or not marked.size:
         return [((2 * place + 1) * marked.size // (2 * size), place) for place in range(size)] if marked.size else []
     # A tokenizer with unknown characters may count words differently than we do.
@@ -48,9 +49,10 @@ def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
 
 
 def _link_copies(kept: Sequence[Box], target: tuple[str, ...], links: Links) -> tuple[Links, set[int]]:
-    """Link fixed pieces to their copies in the translation, if possible to those that `links` already link to them.
+    """Link each fixed piece of `kept` to a copy of its text in `target`, if there is one.
 
-    Returns the new links, and the indices of the target words of the copies.
+    If there are several copies, a copy to which `links` already link the piece is preferred. Returns the new links, and
+    the indices of the target words of the copies.
     """
     linked: dict[int, list[int]] = defaultdict(list)
     for s, t in links:
@@ -81,10 +83,13 @@ def _link_copies(kept: Sequence[Box], target: tuple[str, ...], links: Links) -> 
 
 
 class _Placer:
-    """Places the marks of one text by the links between its words and those of its translation."""
+    """Places the marks of one text by the links between its words and the words of its translation."""
 
     def __init__(self, target: Sequence[str], links: Links, replaceable: set[int] | None):
-        """`replaceable`: indices of target words that fixed pieces may replace; None: all that translate them."""
+        """`replaceable` has the indices of the target words that fixed pieces may replace.
+
+        If `replaceable` is None, a fixed piece may replace any target word that translates it.
+        """
         pairs = np.array(sorted(links), dtype=np.int64).reshape(-1, 2)
         self.source, self.target = pairs[:, 0], pairs[:, 1]
         self.size = len(target)
@@ -93,7 +98,7 @@ class _Placer:
         self.replaceable_T = np.array([replaceable is None or place in replaceable for place in range(self.size)])
 
     def place(self, boxes: Sequence[Box], source_span: Span, target_span: Span) -> list[Box]:
-        """Place the marks of a source span in a target span, with the marks inside them."""
+        """Place `boxes`, the marks of a source span, in a target span; also the marks inside these marks."""
         taken_T = np.zeros(self.size, dtype=bool)
         closed_G = np.zeros(self.size + 1, dtype=bool)  # gaps between words of one box, where no other mark may be
         found: dict[int, Box] = {}  # by `id` of the source box
@@ -119,7 +124,10 @@ class _Placer:
     # Marks that enclose words
 
     def _span(self, box: Box, source_span: Span, target_span: Span, taken_T: NDArray[np.bool_]) -> Span | None:
-        """The target words for a mark that encloses source words; None if no linked words are free."""
+        """The target words for a mark that encloses source words; None if no free target word is linked to them.
+
+        `taken_T` is True for target words that are not free.
+        """
         low, high = target_span
         fits = isinstance(box.node, Element) and (box.start, box.end) == source_span and low < high
         if fits and not taken_T[low:high].any():
@@ -139,7 +147,10 @@ class _Placer:
         return _best_span(weights, left)
 
     def _linked(self, start: int, end: int, target_span: Span) -> NDArray[np.int64]:
-        """The target words in `target_span` that are linked to the source words from `start` to `end`, one per link."""
+        """The target words in `target_span` that are linked to the source words from `start` up to `end`.
+
+        A target word with several such links is repeated.
+        """
         first, last = np.searchsorted(self.source, (start, end))
         targets = self.target[first:last]
         return targets[(targets >= target_span[0]) & (targets < target_span[1])]
@@ -147,7 +158,7 @@ class _Placer:
     # Marks without words
 
     def _gap(self, place: int, source_span: Span, target_span: Span, closed_G: NDArray[np.bool_]) -> int:
-        """The open gap with the lowest cost for a mark before the source word `place`."""
+        """The gap with the lowest cost for a mark before the source word `place`, without gaps that are `closed_G`."""
         cost_G = self._cost(place, source_span, target_span)
         cost_G[closed_G[target_span[0] : target_span[1] + 1]] = np.inf
         return target_span[0] + int(np.argmin(cost_G))
@@ -155,8 +166,8 @@ class _Placer:
     def _cost(self, place: int, source_span: Span, target_span: Span) -> NDArray[np.float64]:
         """The cost of each gap of `target_span` for a mark before the source word `place`.
 
-        It is the number of links to words on the wrong side of the gap, plus a fraction for the difference between the
-        relative positions of the mark in source and target.
+        The cost is the number of links to words on the wrong side of the gap, plus a fraction below 1 that grows with
+        the difference between the relative positions of the mark in source and target.
         """
         low, size = target_span[0], target_span[1] - target_span[0]
         before_T = np.bincount(self._linked(source_span[0], place, target_span) - low, minlength=size)
@@ -172,7 +183,8 @@ class _Placer:
     ) -> dict[int, Box]:
         """Place the breaks among `boxes` in their order, with at least one target word between two breaks.
 
-        If no gap is left for a break, it is left out; a required break is then placed at the same gap as the last one.
+        If no gap is left for a break, the break is left out, unless it is required: then it is placed at the gap of the
+        previous break. Returns the placed breaks by the `id` of the box in `boxes`.
         """
         found: dict[int, Box] = {}
         required = sum(isinstance(box.node, Break) and box.node.required for box in boxes)
@@ -194,12 +206,15 @@ class _Placer:
 
 
 def _at(box: Box, gap: int) -> Box:
-    """The box and all boxes inside it, without words, in the gap before target word `gap`."""
+    """The box and all boxes inside it, moved to the gap before the target word `gap`, where they enclose no words."""
     return replace(box, start=gap, end=gap, inside=[_at(inner, gap) for inner in box.inside])
 
 
 def _best_span(weights: NDArray[np.float64], offset: int) -> Span | None:
-    """The shortest span with the largest sum of weights, moved by `offset`; None if no sum is above zero."""
+    """The shortest span with the largest sum of weights; None if no sum is above zero.
+
+    `offset` is the index of the word that `weights[0]` belongs to.
+    """
     best, span, total, start = 0.0, None, 0.0, 0
     for place, weight in enumerate(weights.tolist()):
         if total <= 0:

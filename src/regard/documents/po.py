@@ -37,12 +37,14 @@ class _Field:
 
 @dataclass
 class _Entry:
+    """An entry of a catalog: its fields (msgid, msgstr and others) by name."""
+
     start: int  # index of the first line: a comment, or the first field
     fields: dict[str, _Field] = field(default_factory=dict)
 
     @property
     def forms(self) -> dict[str, _Field]:
-        """The fields of translations: one, or one for each plural form."""
+        """The fields of translations: msgstr, or msgstr[0], msgstr[1], ... for the plural forms."""
         return {name: string for name, string in self.fields.items() if name.startswith("msgstr")}
 
 
@@ -136,7 +138,7 @@ def _form_of_one(expression: str) -> int:
 
 @dataclass(frozen=True)
 class _Filled:
-    """The slot of an entry to translate."""
+    """The slot that an entry to translate gets among the pieces of the document."""
 
     comments: Sequence[str]
     texts: Sequence[str]  # the lines from msgctxt or msgid up to the first msgstr
@@ -159,7 +161,7 @@ class _Filled:
 
 
 def _make_slot(entry: _Entry, lines: Sequence[str], singular: int, draft: Draft) -> _Filled | None:
-    """The slot of an entry; None if its texts have no letters to translate. `singular`: plural form for n = 1."""
+    """The slot of an entry; None if it has no letters to translate. `singular`: index of the plural form for n = 1."""
     names, before = list(entry.forms), len(draft.segments)
     for_one = f"msgstr[{singular}]" if len(names) > 1 else ""
     pieces: dict[str, list[Piece]] = {}

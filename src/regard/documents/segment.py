@@ -48,7 +48,7 @@ class Segment:
     finish: Escape = str  # escapes what only the whole translation shows, e.g. line starts in Markdown
 
     def render(self, answers: Sequence[Answer]) -> str:
-        """The translation with its marks; the source if the translation is empty or equal to it."""
+        """The translation with its marks; the source if the translation is empty or equals the source text."""
         answer = answers[self.number]
         said = answer.text.split()
         if not said or said == self.marked.text.split():
@@ -82,13 +82,13 @@ def _numbers(text: str) -> Counter[str]:
 
 
 class _TargetWriter:
-    """Writes target words and marks as source text. `gaps`: whether white space follows each word."""
+    """Writes the words and marks of a translation in the format of the file. `gaps`: whether a space follows a word."""
 
     def __init__(self, target: Sequence[str], gaps: Sequence[bool], answers: Sequence[Answer]):
         self.target, self.gaps, self.answers = target, gaps, answers
 
     def write(self, placed: Sequence[Box], start: int, end: int) -> str:
-        """The words from `start` to `end` with their marks."""
+        """The words from `start` up to but not including `end`, with the marks `placed`."""
         spans = {box.start: box for box in placed if box.start < box.end}
         points: dict[int, list[Box]] = defaultdict(list)
         for box in placed:
@@ -118,7 +118,11 @@ class _TargetWriter:
         return fill(node.opening, self.answers) + inside + closing
 
     def _between(self, points: Sequence[Box], spaced: bool, first: bool, last: bool) -> str:
-        """The marks `points` between two words, with white space; none at the `first` and `last` gap of an element."""
+        """The marks `points` between two words, with the white space around them.
+
+        `spaced`: whether the translation has white space between the two words. `first` and `last`: whether this is the
+        gap before the first word, or after the last word, of an element; white space is not written at its edges.
+        """
         if not points:
             return " " if spaced else ""
         left, right = _sides(points, spaced, first, last)
@@ -132,7 +136,10 @@ class _TargetWriter:
 
 
 def _sides(points: Sequence[Box], spaced: bool, first: bool, last: bool) -> tuple[bool, bool]:
-    """Whether to write white space before and after the marks between two words; none is needed beside a line break."""
+    """Whether to write white space before and after the marks `points` between two words.
+
+    None is needed beside a line break. `spaced`, `first` and `last`: see `_TargetWriter._between`.
+    """
     before, after = points[0].space_before, points[-1].space_after
     if any(map(_breaks, points)):
         return (
@@ -165,9 +172,10 @@ class Draft:
     segments: list[Segment] = field(default_factory=list)
 
     def add(self, nodes: Sequence[Node], escape: Escape = str, finish: Escape = str) -> list[Piece]:
-        """Add one text, without the markup around all of its words; returns its pieces, with a slot if it has letters.
+        """Add one text and return its pieces. A text with letters gets a slot; a text without letters stays unchanged.
 
-        A text of more than MAX_NODES nodes is split.
+        Markup that encloses the whole text stays outside the slot. A text of more than MAX_NODES nodes is split.
+        `escape` and `finish`: see `Segment`.
         """
         before: list[Piece] = []
         after: list[Piece] = []  # last piece first
@@ -207,7 +215,10 @@ _SPACE = re.compile(r"(?:\s|&nbsp;|&#160;|&#xa0;)*", re.IGNORECASE)
 
 
 def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
-    """Split off the white space at both ends; at the start also entities of white space such as "&nbsp;"."""
+    """The white space before the text, the nodes without white space at both ends, and the white space after the text.
+
+    At the start, entities such as "&nbsp;" are white space too.
+    """
     left = right = ""
     if isinstance(first := nodes[0], Words):
         match = _SPACE.match(first.raw) if first.raw != first.text else None

@@ -1,7 +1,8 @@
 """SubRip subtitles (SRT): numbers and times stay. A sentence that continues over several cues is one text.
 
-Its translation is divided among the same cues: each cue gets the words that translate its source words. Dashes before
-speakers and music notes are not translated. Other subtitle formats use `add_cues`.
+A cue is one subtitle with its times. The translation of a sentence is divided among the cues of the sentence: each cue
+gets the words that translate its source words. Dashes before speakers and music notes are not translated. Other
+subtitle formats use `add_cues`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
 
 
 def make_cue(head: str, body: str, start: str, end: str) -> Cue:
-    """A cue from the source before its text, the text with surrounding white space, and its times as strings."""
+    """A cue: `head` is the source before the text, `body` the text with white space around it."""
     text = body.strip()
     at = body.find(text)
     return Cue(head + body[:at], text, body[at + len(text) :], _seconds(start), _seconds(end))
@@ -72,7 +73,7 @@ def _seconds(time: str) -> float:
 def add_cues(
     cues: Iterable[Cue], draft: Draft, read: Callable[[str], list[Node]] = read_tags, escape: Escape = str
 ) -> Iterator[Piece]:
-    """The pieces of cues. `read` converts the text of a cue to nodes, `escape` a translated word to source text."""
+    """Yield the pieces of cues. `read` converts a cue's text to nodes, `escape` a translated word to source text."""
     for group in _sentences(cues):
         yield group[0].head
         if len(group) == 1:
@@ -114,7 +115,7 @@ def _continues(cue: Cue, following: Cue) -> bool:
 
 
 def _protect(nodes: Sequence[Node], first: bool = True) -> Iterator[Node]:
-    """Replace music notes by fixed pieces, and if `first` also a dash before the first word."""
+    """Replace music notes by fixed pieces. If `first`, a dash before the first word becomes a fixed piece too."""
     for node in nodes:
         if isinstance(node, Element):
             yield replace(node, inside=tuple(_protect(node.inside, first)))

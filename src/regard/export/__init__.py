@@ -37,7 +37,7 @@ from regard.system import one_at_a_time
 Log = Callable[[str], None]
 
 MARK = "export.json"
-"""File with the format and the weights' fingerprint. A folder that contains it may be replaced by another export."""
+"""File with the format and the weights' fingerprint. A folder with this file may be replaced by another export."""
 LOCK = ".convert.lock"  # file in a run folder, locked by the process that writes an export there
 
 
@@ -110,7 +110,7 @@ def transformer_settings(recipe: Recipe) -> TransformerSettings:
 
 
 def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
-    """Why `program` cannot run the model; empty if it can. `no_window`: why it cannot have local attention."""
+    """Why `program` cannot run the model; empty if it can. `no_window`: the reason if the model has local attention."""
     if not isinstance(recipe.model, TransformerSettings):
         return f'{program} takes encoder-decoder Transformers, and model.arch is "{recipe.model.arch}"'
     window = recipe.model.attention_window
@@ -123,7 +123,10 @@ def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
 
 @contextmanager
 def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Path]:
-    """Yield a draft folder, which becomes `folder` when the block ends without an error; replaces an earlier export."""
+    """Yield a draft folder, which becomes `folder` when the block ends without an error; replaces an earlier export.
+
+    `facts` are written to the file MARK.
+    """
     refuse_taken(folder)
     if folder.is_symlink() and folder.parent.resolve() == run.folder.resolve():
         # Runs may come from other people: a link inside a run is not followed, a link that the user names is.
@@ -137,7 +140,7 @@ def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Pat
 
 
 def refuse_taken(folder: Path) -> None:
-    """Raise an error if the path exists and is not an earlier export."""
+    """Raise an error if the path exists and is neither an earlier export nor an empty folder."""
     if folder.is_dir() and ((folder / MARK).is_file() or not any(folder.iterdir())):
         return
     if folder.exists():
@@ -170,7 +173,7 @@ def check_export(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def exporting(run: Run) -> Iterator[None]:
-    """Let only one process at a time write exports into the run folder, and remove drafts of killed processes."""
+    """Let only one process at a time write exports into the run folder; first remove drafts of killed processes."""
     with one_at_a_time(run.folder / LOCK):
         for name in EXPORTS:
             remove_drafts(run.folder, f"{name}*", folders=True)

@@ -68,7 +68,7 @@ def write(run: Run, folder: Path, log: Log, *, quantization: Quantization = "flo
 
 
 def import_ctranslate2() -> ModuleType:
-    """The module `ctranslate2`; raises an error that says how to install it."""
+    """The module `ctranslate2`. If it is not installed, the error says how to install it."""
     try:
         import ctranslate2
     except ImportError:
@@ -139,7 +139,8 @@ def _split_off_positions(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The weights without positional encodings, and a table of positional encodings for encoder and decoder.
 
-    Concatenation can be written as a sum: W [e; p] = W1 e + W2 p. The embeddings become W1 e, the table W2 p.
+    If a model concatenates embedding e and position p, it multiplies both by a matrix: W [e; p] = W1 e + W2 p. Then the
+    embeddings are replaced by W1 e, and the table contains W2 p.
     """
     import torch
 

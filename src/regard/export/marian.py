@@ -5,10 +5,11 @@ dimensions of the residual stream have another order, in every matrix that reads
 matrices for query, key and value. Marian adds a bias to the logits, which our models may lack. And all attentions of
 Marian have the same number of heads: pruned heads are replaced by heads of zeros.
 
-Search settings are converted to those of `generate`, and back, if both have the same meaning; the names of the others
-are returned, to be logged. `generate` counts the start token in `min_length`. If it normalizes scores, it does so after
-forbidding tokens; we normalize before, so that scores are always those of the model. Its `repetition_penalty` equals
-ours in a beam search that does not normalize; its greedy search applies the penalty to logits.
+Search settings are converted to settings of `generate`, and back, if both have the same meaning; the names of all other
+settings are returned, to be logged. `generate` counts the start token in `min_length`. If `generate` normalizes scores,
+it does so after tokens are forbidden; we normalize before, so that scores are always the scores of the model. The
+`repetition_penalty` of `generate` equals ours in a beam search that does not normalize; the greedy search of `generate`
+applies the penalty to logits.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def write(run: Run, folder: Path, log: Log) -> None:
 
 
 def to_marian(settings: TransformerSettings, weights: Mapping[str, Tensor], vocabulary: int) -> dict[str, Tensor]:
-    """Our weights under Marian's names, with Marian's order of dimensions."""
+    """Our weights under Marian's names, in Marian's order of dimensions. `vocabulary`: number of target tokens."""
     import torch
 
     rest = fill_heads(settings, weights, dict.fromkeys(settings.attentions, settings.heads))
@@ -168,7 +169,10 @@ def to_generation(search: SearchSettings, target: Tokenizer) -> tuple[dict[str, 
 def from_generation(
     generation: Mapping[str, Any], tokens: Mapping[int, str], *, where: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """The inverse of `to_generation`, with names and values that we lack. `tokens`: without special tokens, by id."""
+    """Settings of `generate` as our search settings, and names and values of the settings that we lack.
+
+    `tokens` has the target tokens by id, without special tokens. `where` is the folder, for error messages.
+    """
     given = {name: value for name, value in generation.items() if value is not None}
     for name in NUMBERS:
         if isinstance(value := given.get(name, 0), bool) or not isinstance(value, int | float):

@@ -1,7 +1,7 @@
 """Import of published Marian models (OPUS-MT, in the layout of Hugging Face `transformers`) as run folders.
 
 Marian has no start token: its decoder starts with the padding token. Our start token gets its own embedding, a copy of
-that of padding, so that token ids have our usual order: end, unknown, start, the tokens, padding.
+the padding token's embedding. So token ids have our usual order: end, unknown, start, the other tokens, padding.
 """
 
 from __future__ import annotations
@@ -97,7 +97,10 @@ def read(folder: Path, out: Path, log: Log) -> Run:
 def from_marian(
     recipe: Recipe, stored: Mapping[str, Tensor], source_rows: list[int], target_rows: list[int], *, where: str
 ) -> dict[str, Tensor]:
-    """Marian's weights under our names, with our order of dimensions and of tokens (`source_rows`, `target_rows`)."""
+    """Marian's weights under our names, with our order of dimensions and of tokens.
+
+    `source_rows` and `target_rows` have Marian's id of each of our tokens (see `_rows`).
+    """
     settings = transformer_settings(recipe)
     theirs = {name: tensor.float() for name, tensor in stored.items()}
     _drop_computed(theirs, settings, where)
@@ -174,7 +177,11 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
 
 
 def _is_plain(weight: object) -> bool:
-    """Whether this is a dense float tensor that stores each element (a copy of one with stride 0 could fill memory)."""
+    """Whether `weight` is a dense float tensor in the memory of the CPU that stores every element.
+
+    A tensor with stride 0 stores fewer elements than it has: a small file could then need a lot of memory when the
+    tensor is copied.
+    """
     import torch
 
     return (
@@ -220,7 +227,11 @@ def _recipe(folder: Path, config: _Table, described: _Table, search: Mapping[str
 
 
 def _rows(vocabulary: Vocabulary, start: int | None, folder: Path) -> list[int]:
-    """For each of our ids, the id in the `vocabulary`: end, unknown, start, the tokens in their order, padding."""
+    """For each of our token ids, in order, Marian's id in `vocabulary`.
+
+    Our order is: end, unknown, start, the other tokens in Marian's order, padding. `start` is Marian's id for our start
+    token; if None, the id of padding.
+    """
     if {id for id in vocabulary.values() if isinstance(id, int)} != set(range(len(vocabulary))):
         raise RunError(f"{folder}: the ids in its vocabulary do not run from 0 to {len(vocabulary) - 1}")
     for token in (END, UNKNOWN, PAD_TOKEN):
@@ -235,13 +246,13 @@ def _rows(vocabulary: Vocabulary, start: int | None, folder: Path) -> list[int]:
 
 
 def _tokens(vocabulary: Vocabulary, rows: list[int]) -> dict[int, str]:
-    """Tokens by id, without special tokens. A token that is spelled like our start token is renamed."""
+    """Tokens by Marian's id, without special tokens. A token that is spelled like our start token is renamed."""
     by_id = {id: token for token, id in vocabulary.items()}
     return {id: by_id[id] if by_id[id] != START else f"<s:{id}>" for id in rows[SOS + 1 : -1]}
 
 
 def _tokenizer(folder: Path, side: str, vocabulary: Vocabulary, rows: list[int]) -> Tokenizer:
-    """A SentencePiece tokenizer with the ids of the vocabulary; for our own exports, the original tokenizer."""
+    """A SentencePiece tokenizer with our ids; if the model was exported by Regard, its original tokenizer."""
     path = folder / f"{side}.spm"
     if not path.is_file():
         raise RunError(f"{folder}: has no {path.name}")

@@ -4,8 +4,8 @@ encoder.onnx   ids [B, S], mask [B, S]                           -> memory.<laye
 decoder.onnx   token [B], mask [B, S], memory..., past... [B, H, T, K] -> logits [B, V], present... [B, H, T + 1, K]
 
 `mask` is true where a token is real. The first call takes the start token and a past of length 0; each later call takes
-the last token and the `present` outputs of the call before. Rows are sentences or hypotheses, all with a past of one
-length. Each attention has its own number of heads H; an attention without heads gets one head of zeros.
+the last token and the `present` outputs of the call before. Rows are sentences or hypotheses; the past has the same
+length in all rows. Each attention has its own number of heads H; an attention without heads gets one head of zeros.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def obstacle(recipe: Recipe) -> str:
 
 
 def write(run: Run, folder: Path, log: Log) -> None:
-    """Write the graphs, the tokenizer files and `regard.json` with the ids that a caller needs."""
+    """Write the graphs, the tokenizer files, and `regard.json`: ids of special tokens, maximum number of positions."""
     from regard.export.onnx_graphs import load_transformer, write_graphs
 
     settings = transformer_settings(run.recipe)

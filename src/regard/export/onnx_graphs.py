@@ -34,7 +34,7 @@ class EncoderGraph(nn.Module):
         self.model = model
 
     def forward(self, ids_BS: Tensor, mask_BS: Tensor) -> list[Tensor]:
-        """Keys and values of each decoder layer: key 0, value 0, key 1, ..."""
+        """Keys and values for the cross-attention of each decoder layer: key 0, value 0, key 1, ..."""
         encoder = self.model.encoder
         x_BSD = encoder.embed(ids_BS)
         for block in encoder.blocks:
@@ -51,7 +51,7 @@ class DecoderGraph(nn.Module):
         self.model = model
 
     def forward(self, token_B: Tensor, mask_BS: Tensor, memory: list[Tensor], past: list[Tensor]) -> list[Tensor]:
-        """Logits of the next token, then keys and values of each layer, including those of `token_B`."""
+        """Logits of the next token, then `past` extended by the key and value of `token_B` in each layer."""
         place = past[0].shape[2]
         x_B1D = self.model.embed(token_B[:, None], place)
         present: list[Tensor] = []

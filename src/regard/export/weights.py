@@ -26,7 +26,7 @@ class NamePair(NamedTuple):
     theirs: tuple[str, ...]
     """Several names if the other format splits our tensor along the first axis."""
     stream: tuple[int, ...] = ()
-    """Axes of the residual stream, whose dimensions may have another order in the other format."""
+    """Axes of the tensor along the residual stream, whose dimensions can have another order in the other format."""
 
 
 class LayerNames(NamedTuple):
@@ -40,7 +40,10 @@ class LayerNames(NamedTuple):
 def pairs_of(
     ours: str, theirs: str, layers: Iterable[LayerNames], norm_parts: tuple[str, str] = WEIGHT_AND_BIAS
 ) -> Iterator[NamePair]:
-    """The pairs of these layers; `ours` and `theirs` are prefixes, `norm_parts` the other format's parts of a norm."""
+    """Yield the name pairs of the weights and biases of `layers`. `ours` and `theirs` are prefixes of all names.
+
+    `norm_parts` are the other format's names for the weight and the bias of a norm.
+    """
     for layer in layers:
         names = norm_parts if layer.role == "norm" else WEIGHT_AND_BIAS
         streams = ((1,), ()) if layer.role == "reads" else ((0,), (0,))
@@ -52,7 +55,10 @@ def pairs_of(
 def to_theirs(
     pairs: Iterable[NamePair], weights: Mapping[str, Tensor], order: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """Our weights under the other format's names, with the dimensions of the residual stream in this `order`."""
+    """Our weights under the other format's names.
+
+    `order` has, for each dimension of the other format's residual stream, the index in our stream; None: same order.
+    """
     left = dict(weights)
     made: dict[str, Tensor] = {}
     for pair in pairs:
@@ -96,13 +102,13 @@ def _reorder(tensor: Tensor, axes: tuple[int, ...], order: Tensor | None) -> Ten
 
 
 MAPS = {"self": {"qkv": 3}, "cross": {"query": 1, "key_value": 2}}
-"""By kind of attention: matrices whose rows belong to heads, and the number of projections in each (e.g. q, k, v)."""
+"""For each kind of attention, the matrices whose rows belong to heads, and how many projections (q, k, v) each has."""
 
 
 def fill_heads(
     settings: TransformerSettings, weights: Mapping[str, Tensor], wanted: Mapping[str, int]
 ) -> dict[str, Tensor]:
-    """The weights with heads of zeros added, so that each attention has its `wanted` number of heads."""
+    """The weights with heads of zeros added; `wanted` has the number of heads that each attention should have."""
     import torch
 
     filled, width = dict(weights), settings.width

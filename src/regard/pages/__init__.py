@@ -40,7 +40,7 @@ class Page(NamedTuple):
     title: str  # for data without a title
     subject: str  # one word for the thing that the page shows
     command: str
-    """The command that writes such pages. It may overwrite a file that contains the name of the command."""
+    """The command that writes such pages. The command may overwrite a file that contains the command's name."""
     styles: tuple[str, ...]
 
 

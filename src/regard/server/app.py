@@ -1,7 +1,7 @@
 """The ASGI application: routes, middleware, and a fast path for JSON requests to the most used routes.
 
-FastAPI's routing and dependencies take longer than one sentence takes in a batch. The fast path calls the same
-endpoints without them. FastAPI's own routes remain for the API description and for forms.
+FastAPI's routing and dependencies take longer than the model takes for one sentence of a batch. The fast path calls the
+same endpoints without FastAPI. FastAPI's own routes remain for the API description and for forms.
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
 
 
 async def release_memory_regularly(batches: Callable[[], int], every: float = RELEASE_INTERVAL) -> None:
-    """Return free memory to the operating system regularly, if `batches()` has increased: batches fragment memory."""
+    """Every `every` seconds, return free memory to the operating system, because batches fragment the memory.
+
+    Nothing is done if `batches()`, the number of batches so far, has not changed.
+    """
     before = batches()
     while True:
         await asyncio.sleep(every)

@@ -48,7 +48,7 @@ class Throughput:
         self._since = now
 
     def seconds(self, weight: float) -> float:
-        """Estimated number of seconds to compute items of this total weight."""
+        """Estimated number of seconds to compute items of this total weight; DEFAULT_WAIT before the first batch."""
         return weight * self._seconds / self._weight if self._weight and self._seconds else DEFAULT_WAIT
 
 
@@ -102,9 +102,9 @@ class Batcher(Generic[Item, Result]):
     ):
         """Compute at most `size` items per batch, and at most `threads` batches at once, in threads of `pool`.
 
-        At most `most_waiting` items of `most_requests` requests wait; the sum of their weights (by `weigh`) is at most
-        `most_weight`. The number of waiting requests determines how long a new request waits for its first batch. While
-        the queue stays full, only half as many requests may wait, so that accepted requests are answered soon.
+        At most `most_waiting` items of at most `most_requests` requests wait, and the sum of the weights of these items
+        is at most `most_weight`; `weigh` returns the weight of an item. For FULL_SECONDS after the queue was full, at
+        most `most_requests` / 2 requests wait: the fewer requests wait, the sooner a new request gets its first batch.
         """
         self.size, self.threads = size, threads
         self.most_waiting, self.most_requests, self.most_weight = most_waiting, most_requests, most_weight
@@ -128,8 +128,8 @@ class Batcher(Generic[Item, Result]):
     ) -> list[Result]:
         """Compute the results of `items`, in order. A batch contains only items of requests with the same `key`.
 
-        After `deadline` seconds, `TooLate` is raised. `on_result` is called with the index and the result of each item
-        when it is done. A late or cancelled request is removed from the queue; batches that have started are completed.
+        After `deadline` seconds, `TooLate` is raised. When an item is done, `on_result` is called with its index and
+        result. A late or cancelled request is removed from the queue; batches that have started are completed.
         """
         if self._closing:
             raise Closing("the server is shutting down")
@@ -155,7 +155,7 @@ class Batcher(Generic[Item, Result]):
     async def submit_in_order(
         self, items: Sequence[Item], *, key: Hashable = (), deadline: float | None = None
     ) -> AsyncGenerator[Result, None]:
-        """Yield the results in order, each as soon as this result and all earlier ones are done."""
+        """Like `submit`, but yield the results in order, each as soon as it and all results before it are done."""
         loop = asyncio.get_running_loop()
         results: list[asyncio.Future[Result]] = [loop.create_future() for _ in items]
         work = asyncio.create_task(
@@ -202,7 +202,10 @@ class Batcher(Generic[Item, Result]):
         return self.most_requests / 2 if was_full else self.most_requests
 
     def _excess(self, items: int, weight: float) -> float:
-        """The share (0 to 1) of the waiting work that must be done before a request of this size can be accepted."""
+        """The share (0 to 1) of the waiting work that must be done before another request can be accepted.
+
+        The other request has `items` items with a total weight of `weight`.
+        """
         excess = max(
             (self.waiting + items - self.most_waiting) / max(self.waiting, 1),
             (len(self._queue) + 1 - self._room()) / max(len(self._queue), 1),
@@ -224,9 +227,10 @@ class Batcher(Generic[Item, Result]):
             self.waiting_weight = 0.0  # rounding errors do not accumulate
 
     def _take(self) -> list[_Place[Item, Result]]:
-        """Remove the next batch from the queue. Its first half are the next items in turn.
+        """Remove the next batch from the queue and return it.
 
-        The other half are items of similar weight among the `LOOKAHEAD` * size next items, to reduce padding.
+        The first half of a batch are the next items in turn. The second half are chosen among the next items, up to
+        `LOOKAHEAD` * size: those whose weight is nearest to the mean weight of the first half, to reduce padding.
         """
         same_key = [request for request in self._queue if request.key == self._queue[0].key]
         candidates = list(islice(_turns(same_key), LOOKAHEAD * self.size))
@@ -341,7 +345,7 @@ def _attempt(work: Callable[[list[Item]], list[Result]], items: list[Item]) -> l
 
 
 def retrieve_error(task: asyncio.Task[Any]) -> None:
-    """A callback for tasks that may fail after their client disconnected: without it, Python logs their error."""
+    """A callback for tasks that can fail after their client disconnected: it keeps Python from logging the error."""
     if not task.cancelled():
         task.exception()
 
@@ -349,8 +353,8 @@ def retrieve_error(task: asyncio.Task[Any]) -> None:
 class ThreadToLoop(Generic[Item]):
     """Passes items from a thread to a queue of the event loop, in order.
 
-    The loop is woken once for all items that were put since it was last woken: a fast thread that woke it for every
-    item could keep it busy with nothing else.
+    The loop is woken once for all items that arrive before it runs. If a fast thread woke the loop for each item, the
+    loop could do nothing else.
     """
 
     def __init__(self, queue: asyncio.Queue[Item]):

@@ -53,7 +53,7 @@ class TranslatedFile(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """A header with the number of lost parts, for clients that get the file and no JSON."""
+        """A header with the number of entries of `lost`, for clients that get the file and no JSON."""
         return {"X-Regard-Lost": str(len(self.lost))}
 
 
@@ -94,7 +94,10 @@ async def translate_documents(
 async def _translate_all(
     service: Service, served: ServedRun, texts: Sequence[str], align: bool, deadline: float
 ) -> list[Any]:
-    """Translate many texts, `SLICE` at a time. If the queue is full after the first slice, wait and retry."""
+    """Translate many texts, `SLICE` at a time.
+
+    If the queue is full at the first slice, `QueueFull` is raised; at later slices, wait and retry until `deadline`.
+    """
     loop = asyncio.get_running_loop()
     until = loop.time() + deadline
     answers: list[Any] = []

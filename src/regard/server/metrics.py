@@ -14,7 +14,7 @@ from regard.server.runs import ServedRuns
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 OTHER = "other"
-"""Label of requests to unknown paths or with unknown methods: what clients invent must not become a label."""
+"""Label of requests to unknown paths or with unknown methods. Otherwise clients could create any number of labels."""
 
 
 class ServerMetrics:
@@ -45,7 +45,7 @@ class ServerMetrics:
 class _Queues(Collector):
     """Counters of the queues, read when the metrics are requested.
 
-    The mean size of a batch is the rate of `regard_batch_items_total` divided by that of `regard_batches_total`.
+    The mean size of a batch is the rate of `regard_batch_items_total` divided by the rate of `regard_batches_total`.
     """
 
     def __init__(self, runs: ServedRuns):

@@ -1,7 +1,7 @@
 """ASGI middleware around all routes: checks of the host and origin, limits on size and time, headers, and the log.
 
-The bytes of a body are counted when they arrive, because its header may be wrong. A body that arrives too slowly is
-refused. When a client disconnects, its request is cancelled.
+The bytes of a body are counted when they arrive, because the header Content-Length may be wrong. A body that arrives
+too slowly is refused. When a client disconnects, its request is cancelled.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ DISCARDED_BYTES = 32_000_000
 class HostCheck:
     """Refuses requests with a wrong host name, and POST requests from pages of other web sites.
 
-    A web site can make its own host name point to this machine (DNS rebinding): then the Host header is wrong. It can
-    also send a form to this server: then the browser sets the Sec-Fetch-Site header.
+    A web site can make its own host name point to this machine (DNS rebinding): then the Host header has the name of
+    that web site. A page of a web site can also send a form to this server: then the browser says in the header
+    Sec-Fetch-Site that the request comes from another site.
     """
 
     def __init__(self, app: ASGIApp, settings: ServerSettings):
@@ -135,7 +136,7 @@ class _Exchange:
                 self._watcher.cancel()
 
     async def receive(self) -> Message:
-        """The next ASGI message: parts of the body, within the limits; after the body, the disconnection."""
+        """The next ASGI message: a part of the body, within the limits; after the body, wait for the disconnection."""
         if self._watcher:
             await asyncio.wait([self._watcher])
             return {"type": "http.disconnect"}

@@ -125,7 +125,7 @@ async def complete(asked: ChatRequest, request: Request, service: TheService) ->
 
 
 class Completion:
-    """The response to one request: whole, or in chunks."""
+    """The response to one request: `whole` as one object, or `chunks` as a stream."""
 
     def __init__(self, asked: ChatRequest, service: Service):
         self.asked, self.service = asked, service
@@ -198,7 +198,7 @@ class Completion:
         return self.head | {"object": "chat.completion.chunk", "choices": [choice]}
 
     def request(self) -> ConversationRequest:
-        """The same request in the format of the task, with the requested search settings."""
+        """The OpenAI request `asked` as a request of the task, with the search settings in `asked`."""
         asked = self.asked
         search = SearchOptions(
             sample=None if asked.temperature is None else asked.temperature > 0,

@@ -43,7 +43,7 @@ class Capacity:
     def __init__(self, settings: ServerSettings):
         self.settings, self.threads = settings, settings.threads or usable_cores()
         self.parallel = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
-        """For engines that use one core per batch, e.g. CTranslate2."""
+        """Threads for engines that use one core per batch, e.g. CTranslate2."""
         cores = max(1, self.threads // 2)  # half of them, so that inspections do not slow down translations
         self.torch = ThreadPoolExecutor(1, thread_name_prefix="torch", initializer=_limit_torch, initargs=(cores,))
 
@@ -79,7 +79,7 @@ class ServedRun:
         self.handler: Any = getattr(self.api, "make_handler", AnswerHandler)(self)
         self.converses, self.inspects = hasattr(self.api, "stream"), hasattr(self.api, "inspect")
         self.translates = hasattr(self.handler, "translate_texts")
-        """Whether it translates texts and documents, and can be chosen by its languages."""
+        """Whether the run translates texts and documents, and can be chosen by its languages."""
         if self.converses:
             self.queues["stream"] = Batcher(self._stream, size=1, most_waiting=64, pool=capacity.torch)
         if self.inspects:
@@ -105,7 +105,12 @@ class ServedRun:
         size: int | None = None,
         parallel: bool = False,
     ) -> Batcher[Any, Any]:
-        """Add a queue. It accepts only as many requests as the next batches can start, so that none waits long."""
+        """Add a queue for the function `work`; `weigh` returns the weight of an item, in characters.
+
+        `size` is the maximum size of a batch (default: the setting `batch`). If `parallel`, `work` runs in several
+        threads at the same time, otherwise only in the torch thread. The queue accepts only as many requests as the
+        next batches can start, so that no request waits long.
+        """
         threads, batch, queue = self._capacity.threads, self.settings.batch, self.settings.queue
         self.queues[name] = Batcher(
             work,
@@ -274,7 +279,7 @@ class ServedRuns:
         return sum(queue.counters.batches for one in self.served.values() for queue in one.queues.values())
 
     def full_for(self) -> float:
-        """Estimated seconds until at least one run can accept another request; 0 if one can now."""
+        """Estimated seconds until at least one run can accept another request; 0 if a run can accept it now."""
         return min((one.handler.full_for() for one in self.served.values()), default=0.0)
 
     def by_pair(self, source: str, target: str, task: str = "") -> ServedRun:
@@ -289,7 +294,7 @@ class ServedRuns:
 
     @cached_property
     def languages(self) -> list[Json]:
-        """All languages, each with the languages it can be translated into; source languages are first."""
+        """All served languages, source languages first. "targets": the languages that it can be translated into."""
         targets: dict[str, dict[str, None]] = defaultdict(dict)
         for one in self._with_languages:
             targets[one.source][one.target] = None
@@ -314,11 +319,14 @@ class ServedRuns:
 
 
 def unique_names(folders: Sequence[Path]) -> list[str]:
-    """The name of each folder, with a number if an earlier folder has the same name. No folder may be given twice."""
+    """The name of each folder, with a number if an earlier folder has the same name.
+
+    Raises an error if the same folder is given twice.
+    """
     places = [folder.resolve() for folder in folders]
     for place, times in Counter(places).items():
         if times > 1:
-            raise SettingsError(f"{place.name}: given {times} times; give it once")
+            raise SettingsError(f"{place.name}: given {times} times; give each run folder once")
     names: list[str] = []
     for place in places:
         name, number = place.name, 2

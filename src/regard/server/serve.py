@@ -126,14 +126,14 @@ class Server(uvicorn.Server):
 # Limits on the size of request heads and on the time in which they must arrive
 
 HEAD_BYTES = 32_000
-"""Maximum length of the head of a request. The framing of a chunked body may be this much longer than the body."""
+"""Maximum number of bytes of a request head. The framing of a chunked body may exceed the body by this number."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """Closes connections whose request head is too long, or is not complete within `head_timeout` seconds.
 
-    uvicorn closes connections that are idle after a response, but not those on which a head never ends; and its parser
-    buffers heads, trailers and chunk framing of any length.
+    uvicorn closes connections that are idle after a response, but it waits without a limit for a head to end; and its
+    parser buffers heads, trailers and chunk framing of any length.
     """
 
     head_timeout = 15.0

@@ -40,7 +40,7 @@ class Service:
         raise ApiError(403, message)
 
     def check_texts(self, q: str | list[str], field: str = "q") -> list[str]:
-        """Return the texts as a list; raise an error if they are too many or too long. `field` is for the message."""
+        """Return the texts as a list; raise an error about `field` if there are too many texts or characters."""
         texts = [q] if isinstance(q, str) else q
         for what, count in {"texts": len(texts), "characters": sum(map(len, texts))}.items():
             most = getattr(self.settings, what)
@@ -49,7 +49,7 @@ class Service:
         return texts
 
     def check_nbest(self, count: int, field: str) -> int:
-        """Return `count`, the number of translations per text; raise an error if it is over the limit."""
+        """Return `count`, the number of translations per text; raise an error about `field` if it is over the limit."""
         if count > self.settings.nbest:
             raise FieldError(field, f"at most {self.settings.nbest} translations per text, including the best one")
         return count
@@ -61,7 +61,7 @@ class Service:
         return self.runs.served[name]
 
     def choose(self, asked: TaskRequest, task: str) -> ServedRun:
-        """The run for a request: by the name in it, else by the languages in it, else the only run of the task."""
+        """The run for a request: by its field `model`, else by its languages, else the only run of the task."""
         if asked.model:
             run = self.named(asked.model)
             if run.task != task:
@@ -79,7 +79,7 @@ class Service:
         return self.runs.by_pair(source, target, task)
 
     def choose_inspected(self, name: str) -> ServedRun:
-        """The run called `name`; if it is empty, the only run that can be inspected."""
+        """The run called `name`; if `name` is empty, the only run that can be inspected."""
         if not name:
             return self._only([run for run in self.runs.served.values() if run.inspects], "that can be inspected")
         run = self.named(name)
@@ -96,12 +96,12 @@ class Service:
         raise ApiError(404, f"no model {which} is served", param="model", code="model_not_found")
 
     def detect(self, texts: Sequence[str]) -> list[Json]:
-        """Detect the language of each text. A text without letters, e.g. a number, gets the language of all texts."""
+        """Detect the language of each text. For a text without letters, e.g. a number, the joined texts are used."""
         together = "\n".join(texts)
         return [self.detect_one(text if any(map(str.isalpha, text)) else together) for text in texts]
 
     def detect_one(self, text: str) -> Json:
-        """The detected language of a text; raises an error unless its confidence is above 50 of 100."""
+        """The detected language of a text; raises an error if the confidence is 50 or less (of 100)."""
         guess = next(iter(self.runs.detect(text)), None)
         if guess is None or guess["confidence"] <= 50:
             known = ", ".join(entry["code"] for entry in self.runs.languages) or "none"
@@ -109,7 +109,7 @@ class Service:
         return guess
 
     def is_same_language(self, source: str, target: str) -> bool:
-        """Whether both codes are the same served language; such texts are returned unchanged."""
+        """Whether both codes mean the same served language, so that texts are returned unchanged."""
         codes = {code for entry in self.runs.languages for code in (entry["code"], *entry["targets"])}
         source, target = normalize_code(source), normalize_code(target)
         return source == target and source in map(normalize_code, codes)

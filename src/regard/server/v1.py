@@ -207,7 +207,7 @@ async def stream_events(path: str, events: AsyncGenerator[Any, None]) -> Streami
     """A response of server-sent events: `data:` and JSON for each event, then `data: [DONE]`, as in OpenAI's API.
 
     The response starts after the first event is computed, so that an earlier error becomes an HTTP status. A later
-    error becomes an event, because the status has already been sent.
+    error becomes an event, because the status has already been sent; `path` determines the format of this error.
     """
     first = await anext(events, None)
 
