@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Task", "find", "has_part", "load", "names", "part", "part_name", "single_file", "writing"]
 
 PARTS = {"training": "TRAINING", "report": "report", "inspect": "inspect", "cli": "COMMANDS", "api": "Request"}
-"""The name that each part defines. A task in a single module has a part if the module defines its name."""
+"""For each part of a task, the name that its module defines. A task in a single module has the parts whose names the
+module defines."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Task:
     command: str
     """The command that uses a trained run."""
     metrics: tuple[str, ...]
-    """Validation scores that may pick the best weights (train.metric); the first is the default."""
+    """Validation scores that train.metric may name, to select the best weights; the first one is the default."""
     scores: Mapping[str, str]
     """All scores that are shown, with their formats, e.g. {"f1": "macro F1 {:.2%}"}; the most important one first."""
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -66,11 +67,11 @@ class Task:
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings that differ from the general defaults, by section. A recipe, the plan and the user override them."""
     unit: str = "tokens"
-    """What is counted for the mean loss and the training speed."""
+    """What the loss is averaged over and the training speed is counted in, e.g. "documents"."""
     unsupported: tuple[str, ...] = ()
     """Settings that are an error for this task, e.g. "train.r_drop"."""
     kept: tuple[str, ...] = ()
-    """Settings of [data] that fine-tuning copies from the first run."""
+    """Settings of [data] that fine-tuning copies from the run that is fine-tuned."""
 
 
 def names() -> tuple[str, ...]:
@@ -83,7 +84,7 @@ def writing() -> tuple[str, ...]:
 
 
 def part_name(task: str, name: str) -> str:
-    """Name of the module with a part of a task: the module `name` in its package, or its only module."""
+    """Full name of the module with the part `name` of a task: a module in its package, or its single module."""
     home = import_module(TASKS[task])
     return f"{home.__name__}.{name}" if hasattr(home, "__path__") else home.__name__
 
@@ -100,7 +101,7 @@ def has_part(task: str, name: str) -> bool:
 
 
 def single_file(corpus: Corpus, content: str) -> Path:
-    """The path of a corpus that is one file. Errors call its content `content`, e.g. "words and labels"."""
+    """The path of a corpus that must be one file. `content` describes it in errors, e.g. "words and labels"."""
     if not corpus.source:
         raise CorpusError("--source", "no file given")
     if corpus.target:

@@ -164,26 +164,29 @@ class Queue(Protocol):
     """A bounded queue of the server, which computes the items of several requests together."""
 
     async def submit(self, items: Sequence[Any], *, key: Hashable = (), deadline: float | None = None) -> list[Any]:
-        """Return the results in order. Items share a batch if their keys are equal. `deadline` is in seconds."""
+        """Return the results in the order of the items. Only items with equal keys share a batch.
+
+        An error is raised if the results are not ready after `deadline` seconds.
+        """
 
     def submit_in_order(
         self, items: Sequence[Any], *, key: Hashable = (), deadline: float | None = None
     ) -> AsyncGenerator[Any, None]:
-        """Yield the results in order, each as soon as possible."""
+        """Yield the results in the order of the items, each as soon as it and all results before it are ready."""
 
     def full_for(self) -> float:
-        """Seconds until another request can be accepted; 0 if it can be now."""
+        """Seconds until another request can be accepted; 0 if a request can be accepted now."""
 
 
 class Host(Protocol):
-    """A served run. `make_handler(host)` adds its queues, and returns an object with
+    """A served run. `make_handler(host)` adds the queues of the run (`add_queue`), and returns an object with
 
         answer(request, deadline)    one JSON result per text of the request, in order (a coroutine)
-        full_for()                   seconds until another request can be accepted; 0 if it can be now
+        full_for()                   seconds until another request can be accepted; 0 if one can be accepted now
     and, optionally, with
         stream_results(request, deadline)    for requests with `stream`: pairs of the index of a text and a result
         translate_texts(texts, nbest, align, deadline)    objects with `text`, `tokens`, `alignment` (a coroutine), and
-        translate_sentences(text, deadline)               the same for each sentence; for files and foreign APIs
+        translate_sentences(text, deadline)               the same for each sentence; for files and other APIs
     """
 
     run: Run
@@ -193,7 +196,7 @@ class Host(Protocol):
 
     @property
     def predictor(self) -> Any:
-        """The object that `regard.load` returns. Only for the torch thread."""
+        """The object that `regard.load` returns. Only the torch thread may use it."""
 
     def load(self) -> None:
         """Open the predictor at start-up, so that errors are not first reported to a client."""
@@ -206,7 +209,11 @@ class Host(Protocol):
         *,
         parallel: bool = False,
     ) -> Queue:
-        """Add a queue for `work`, in the torch thread or, if `parallel`, in a thread per core. Metrics show `name`."""
+        """Add a queue; `work` computes the results of a batch of items. Metrics show `name`.
+
+        `work` runs in the torch thread or, if `parallel`, in one thread per core. `weigh` returns the weight of an
+        item; the sum of the weights of all waiting items is limited.
+        """
 
     def open_request(self) -> AbstractContextManager[None]:
         """Return a context in which no queue is closed, for requests that use several queues in turn."""

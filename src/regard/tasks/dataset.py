@@ -47,7 +47,7 @@ class Parts(Generic[Example]):
     unit: str
     """Name of the examples in messages, e.g. "documents"."""
     corpora: list[tuple[list[Example], float]]
-    """The training examples and the weight of each file."""
+    """For each training file: its examples, and its weight."""
     held_out: dict[str, list[Example]] = field(default_factory=lambda: {part: [] for part in HELD_OUT})
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ def require_train(data: DataSettings, what: str) -> None:
 def read_train(
     data: DataSettings, read: Callable[[Corpus], list[Example]], what: str, unit: str
 ) -> list[list[Example]]:
-    """The examples of each training file. In errors, a file is called `what` and its examples `unit`."""
+    """The examples of each training file. `what` describes a file and `unit` names the examples, for error messages."""
     require_train(data, what)
     found = [read(corpus) for corpus in data.train]
     total = sum(map(len, found))
@@ -96,8 +96,9 @@ def hold_out(
 ) -> Parts[Example]:
     """Read the held-out files. A held-out part without a file gets some of `found`, the examples of each training file.
 
-    Examples with the same text, given by `text_of`, are never divided between parts. `adjust` may change the part of
-    examples: it takes all training examples and the index in `PARTS` of each, and returns the new indices.
+    Examples with the same text, given by `text_of`, are never divided between parts. `adjust`, if given, may move
+    examples to other parts: it takes all examples of the training files and, for each example, the index of its part in
+    `regard.data.split.PARTS`, and returns the new indices. `unit` names the examples in messages.
     """
     parts: Parts[Example] = Parts(unit, [])
     for name, held_out in parts.held_out.items():
@@ -118,7 +119,7 @@ def hold_out(
 def learn_tokenizer(
     run: Run, recipe: Recipe, texts: Iterable[str], log: Log, base: Run | None, unit: str = "tokens"
 ) -> Tokenizer:
-    """Train a tokenizer on texts, or copy the tokenizer of `base`; write it into the run."""
+    """Train a tokenizer on texts, or copy the tokenizer of `base`; write it into the run. `unit` is for the log."""
     if base:
         tokenizer = base.tokenizers[0]
     else:
@@ -129,14 +130,17 @@ def learn_tokenizer(
 
 
 def store_parts(sizes: Iterable[tuple[int, float]]) -> list[StorePart]:
-    """The parts of a store, from the number of examples and the weight of each file."""
+    """The parts of a store, one per training file; `sizes` has the number of examples and the weight of each file."""
     counts, weights = zip(*sizes, strict=True)
     return list(map(StorePart, accumulate(counts), weights))
 
 
 @contextmanager
 def new_store(run: Run, held_out: Mapping[str, Iterable[Any]]) -> Iterator[Path]:
-    """Make the folder of a store, which the caller fills; it already has the held-out records as JSON lines."""
+    """Yield a new folder for the store, into which the caller must write the training data.
+
+    The held-out records are already in the folder, as JSON lines.
+    """
     with run.new_store() as folder:
         for part, records in held_out.items():
             lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
@@ -153,7 +157,7 @@ def open_store_folder(run: Run, remake: Callable[[], None]) -> Path:
 
 
 def read_held_out(folder: Path, part: str, unit: str) -> list[Any]:
-    """The records of a part, as `new_store` wrote them; errors call them `unit`."""
+    """The held-out records that `new_store` wrote for `part`. `unit` names the records in error messages."""
     return read_kept(folder / f"{part}.jsonl", f"held-out {unit}")
 
 
@@ -174,7 +178,10 @@ class StreamTrainUnit:
         lengths: tuple[Ids, Ids],
         weights: Sequence[StorePart] = (),
     ):
-        """`lengths` and `weights` are arguments of `BatchStream`."""
+        """`lengths` has two arrays: the lengths of all training examples on the source side and on the target side.
+
+        For tasks with one side, the second array is 0. `weights` says how often the examples of each file are used.
+        """
         self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
         self.lengths, self._weights = lengths, weights
         self.cost = count_cost(model)
@@ -188,7 +195,10 @@ class StreamTrainUnit:
         return self.stream.mark(position)
 
     def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows | None]:
-        """The examples `first`, `first` + `every`, ... of a batch, which one process computes; padding stays."""
+        """The part of a batch that one process computes: the examples `first`, `first` + `every`, ...
+
+        Also returns the indices of these examples. Their padding is not removed.
+        """
         rows = Rows.every_nth(len(batch.index_B), first, every)
         return batch.rows(rows.index_R), rows
 

@@ -96,7 +96,7 @@ def replace_unknown(
 
 @dataclass(frozen=True)
 class SearchInput:
-    """A text with its token ids, and the tokens that its output begins with (for scoring: the whole output)."""
+    """A text, its token ids, and `target`: tokens with which the output must begin or, for scoring, all its tokens."""
 
     text: str
     ids: list[int]
@@ -154,7 +154,7 @@ class Searcher:
 
     @torch.inference_mode()
     def force(self, inputs: Sequence[SearchInput]) -> list[Hypothesis]:
-        """Hypotheses with the given targets as their tokens, with scores by the model (forced decoding)."""
+        """Forced decoding: for each input, a hypothesis with the tokens `target` of the input, scored by the model."""
         penalty = self.settings.repetition_penalty
         constraints = (RepetitionPenalty(penalty),) if penalty != 1 else ()
         source = self._source(inputs)
@@ -215,7 +215,7 @@ class Searcher:
         return sampling(limits, torch.tensor(seeds, device=self.device))
 
     def _longest(self, inputs: Sequence[SearchInput]) -> Tensor:
-        """The maximum number of tokens of each output. A given beginning is never cut."""
+        """The maximum number of tokens of each output; always more than the number of tokens of its given beginning."""
         ratio, extra = self.settings.max_length_ratio, self.settings.max_length_extra
         limits = [max(int(ratio * len(one.ids)) + extra, len(one.target) + max(extra, 1)) for one in inputs]
         return torch.tensor(limits, device=self.device)
@@ -251,7 +251,7 @@ def spell(ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
 
 
 def check_search(settings: SearchSettings, nbest: int, tree: bool) -> None:
-    """Raise an error if these settings cannot give `nbest` outputs, or a search tree if `tree`."""
+    """Raise an error if settings contradict each other, or cannot give `nbest` outputs or (if `tree`) a search tree."""
     if nbest < 1:
         raise SettingsError(f"nbest must be at least 1, not {nbest}")
     if not settings.sample and nbest > settings.beam_size:

@@ -24,7 +24,7 @@ Truth = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Scores over a set of documents. A document with several labels counts for accuracy if all of them are correct."""
+    """Scores over a set of documents. For the accuracy, a document is correct if exactly its labels are predicted."""
 
     accuracy: float
     f1: float
@@ -48,7 +48,10 @@ class LabelScores:
 def score_labels(
     probability_BL: Matrix, target_BL: Truth, labels: Sequence[str], *, several: bool, threshold: float = 0.5
 ) -> LabelScores:
-    """Score the labels that these probabilities predict. Precision, recall and F1 are 0 where they are undefined."""
+    """Score the labels that these probabilities predict. Precision, recall and F1 are 0 where they are undefined.
+
+    The most probable label is predicted or, if `several`, every label whose probability is at least `threshold`.
+    """
     given_BL = probability_BL >= threshold
     if not several:
         given_BL = np.eye(probability_BL.shape[1], dtype=np.bool_)[probability_BL.argmax(1)]
@@ -81,7 +84,7 @@ def score_labels(
 
 
 def reliability(sure: Matrix, right: Truth) -> tuple[float, list[dict[str, float]]]:
-    """Expected calibration error, and its bins. `sure` has the confidence of each answer, `right` its correctness."""
+    """Expected calibration error, and its bins. `sure`: confidence of each answer; `right`: whether it is correct."""
     place = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
     count = np.bincount(place, minlength=BINS)
     confidence = np.bincount(place, sure, minlength=BINS) / np.maximum(count, 1)
@@ -98,9 +101,10 @@ def reliability(sure: Matrix, right: Truth) -> tuple[float, list[dict[str, float
 def label_loss(
     logits_BL: Tensor, target_BL: Tensor, *, several: bool, smoothing: float = 0.0, weights_L: Tensor | None = None
 ) -> Loss:
-    """Cross-entropy summed over documents: of a softmax over the labels, or of one sigmoid per label (`several`).
+    """Cross-entropy summed over documents: of a softmax over the labels or, if `several`, of one sigmoid per label.
 
-    Label smoothing distributes its share equally over all labels; with `several`, equally over yes and no.
+    Label smoothing gives the share `smoothing` of the target probability to all labels equally or, if `several`, to
+    "yes" and "no" equally. `weights_L` has the weight of each label in the loss.
     """
     if logits_BL.dtype != torch.float64:
         logits_BL = logits_BL.float()  # under autocast it may be bfloat16
@@ -128,9 +132,9 @@ def balanced(counts_L: NDArray[np.int64]) -> Tensor:
 def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> float | None:
     """The temperature with the highest likelihood of the correct labels (Guo et al. 2017); None below 30 documents.
 
-    It calibrates probabilities and does not change predictions. As in Platt (1999), the target probability of the
-    correct labels is a little below 1. Otherwise, if the labels of a few documents are all predicted correctly, the
-    best temperature would be the lowest one, and all probabilities would become 0 or 1.
+    The temperature calibrates probabilities and does not change predictions. As in Platt (1999), the target
+    probability of the correct labels is a little below 1. Otherwise, if the labels of a few documents are all predicted
+    correctly, the best temperature would be the lowest one, and all probabilities would become 0 or 1.
     """
     if len(logits_BL) < 30:
         return None
@@ -152,6 +156,6 @@ def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> 
 
 
 def to_probabilities(logits_BL: Tensor, temperature: float, *, several: bool) -> Tensor:
-    """Divide logits by the temperature; then apply a softmax over the labels, or a sigmoid per label (`several`)."""
+    """Divide logits by the temperature; then apply a softmax over the labels or, if `several`, a sigmoid per label."""
     scaled_BL = logits_BL.double() / temperature
     return scaled_BL.sigmoid() if several else scaled_BL.softmax(-1)

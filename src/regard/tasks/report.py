@@ -1,4 +1,4 @@
-"""The report of a run (report.html): the sections of all tasks, which are training curves, plan, settings and cost.
+"""The report of a run (report.html): the sections that all tasks share: training curves, plan, settings and cost.
 
 The report.py of a task adds its scores, samples and other sections: `report(run, predictor, data, answers)`.
 """
@@ -18,7 +18,7 @@ from regard.training.plan import amount, duration
 Json = dict[str, Any]
 
 PART_NAMES = {"test": "unseen", "valid": "held-out"}
-"""The word for the examples of a part on the page."""
+"""The word that the page uses for the examples of each part."""
 
 
 def write_report(run: Run, predictor: Any, data: Any, answers: Any) -> Path:
@@ -52,7 +52,7 @@ def write_report(run: Run, predictor: Any, data: Any, answers: Any) -> Path:
 
 
 def figures(*rows: tuple[str, str, str]) -> list[dict[str, str]]:
-    """The rows of the summary, from a label, a value and a note for each."""
+    """The rows of the summary. Each row is given as a label, a value and a note."""
     return [{"label": label, "value": value, "note": note} for label, value, note in rows]
 
 

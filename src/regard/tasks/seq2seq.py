@@ -92,7 +92,10 @@ class Seq2SeqTrainUnit(TeacherForcing):
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float = 0.0, agreement: float = 0.0) -> Loss:
-    """Loss over the target tokens without padding, which is removed before the output layer."""
+    """Loss over the target tokens. Padding is removed before the output layer.
+
+    `smoothing` is the share of label smoothing, `agreement` the weight of the R-Drop term.
+    """
     real = batch.target_mask_BT
     states_ND = model.hidden(batch.source, batch.target_input_BT)[real]
     return smoothed_cross_entropy(model.output, states_ND, batch.target_output_BT[real], smoothing, agreement)

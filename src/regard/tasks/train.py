@@ -39,7 +39,7 @@ from regard.training.signals import StopRequest
 from regard.training.trainer import Trainer, TrainingLog
 
 MOST_SIZES = 4
-"""Number of further vocabulary sizes to try: for each side, the size may be too small, then too large."""
+"""Number of other vocabulary sizes to try: two per side, if the planned size is too small, and the next too large."""
 LAUNCH = ".launch"
 """File in a run folder with the name of the torchrun launch that made the run."""
 
@@ -56,7 +56,7 @@ def train(
     """Train a model and return its predictor. `settings` are nested tables: {"train": {"max_minutes": 20}}.
 
     `source` and `target` are the files of a translation corpus; other tasks take one file, as `source`. Without
-    `task`, the task of the recipe is trained; without a recipe, translation.
+    `task`, the task of the recipe is trained; without `task` and recipe, the task is translation.
     """
     table = {section: dict(values) for section, values in (settings or {}).items()}
     if source:
@@ -86,7 +86,7 @@ class TrainingJob:
         return training_of(self.recipe.data.task)
 
     def estimate(self) -> Estimate:
-        """Estimate time and memory on this machine. Only the first process may call this method."""
+        """Estimate time and memory on this machine. Only for the first process: the others have no examples."""
         return self.training.estimate(self.recipe, self.examples, measure_machine(self.recipe.train.device))
 
 
@@ -94,7 +94,7 @@ P = ParamSpec("P")
 
 
 def _in_first_process(make: Callable[P, TrainingJob]) -> Callable[P, TrainingJob]:
-    """Run `make` in the first process only; the other processes get its job without the examples."""
+    """Run `make` in the first process only; the other processes get the job that it returns, without the examples."""
 
     @functools.wraps(make)
     def call(*arguments: P.args, **named: P.kwargs) -> TrainingJob:
@@ -279,7 +279,7 @@ def _made_by_this_launch(job: TrainingJob, folder: Path) -> bool:
 
 
 def _launch() -> str:
-    """The name of the torchrun launch, or if it has none, of its process. Empty without torchrun."""
+    """The name of the torchrun launch or, if it has no name, its host and process id. Empty without torchrun."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "")
     return f"none {platform.node()} {os.getppid()}" if name == "none" else name
 
@@ -310,7 +310,7 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
 
 
 def _no_checkpoint(run: Run) -> str:
-    """The reason why a run cannot continue from a checkpoint; empty if it can, or if training has just begun."""
+    """The reason why a run cannot continue; empty if it has a checkpoint, or stopped before the first one."""
     if has_checkpoint(run.folder / "checkpoints"):
         return ""
     if "imported" in run.card:

@@ -2,10 +2,10 @@
 
 `tasks/<task>/training.py` ends in e.g. `TRAINING = TagTraining()`. `tasks/train.py` calls its methods:
 
-    read, plan                 to decide the settings
-    prepare, open_data, card   to make a run; open_data also to resume it
-    train_unit                 for the training loop
-    tune, predictor, score     after training; then held_out and complete
+    read, plan                                  to decide the settings
+    prepare, open_data, card                    to make a run; open_data also to resume it
+    train_unit                                  for the training loop
+    held_out, tune, predictor, score, complete  after training
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Workload(NamedTuple):
     """Amount of computation in an epoch, for the estimate of time and memory."""
 
     amounts: Mapping[str, float]
-    """Counts of the units whose cost the network knows, e.g. "token" (`Network.examples`)."""
+    """Number of units of computation in an epoch, by the name of the unit, e.g. "token" (see `Network.examples`)."""
     length: float
     """Mean length of an example, in tokens."""
     passes: int = 1
@@ -85,7 +85,11 @@ DataOf = TypeVar("DataOf")
 
 
 class Training(ABC, Generic[ExamplesOf, DataOf]):
-    """Training for one task. `read` returns `ExamplesOf`. `open_data` returns `DataOf`: `train`, `valid` and `test`."""
+    """Training for one task.
+
+    `ExamplesOf` is the type that `read` returns, `DataOf` the type that `open_data` returns. `DataOf` must have the
+    attributes `train`, `valid` and `test`.
+    """
 
     result: ClassVar[str] = ""
     """Format of the line with the scores of a part, e.g. "accuracy {accuracy:.2%} on {documents:,} documents"."""
@@ -96,7 +100,7 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     @abstractmethod
     def plan(self, examples: ExamplesOf, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
-        """Choose the settings that are not in `given`. Errors call the origin of the settings `where`."""
+        """Choose the settings that are not in `given`. `where` names the origin of the settings in error messages."""
 
     @abstractmethod
     def workload(self, recipe: Recipe, examples: ExamplesOf) -> Workload:
@@ -112,7 +116,7 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     @abstractmethod
     def train_unit(self, recipe: Recipe, data: DataOf, model: Network, group: ProcessGroup | None = None) -> Trainable:
-        """Batches, loss and validation for the training loop. Usually a class: `train_unit = TagTrainUnit`."""
+        """Batches, loss and validation for the training loop. Usually a class, e.g. `train_unit = TagTrainUnit`."""
 
     @abstractmethod
     def expected_initial_loss(self, recipe: Recipe, data: DataOf) -> float:
@@ -125,21 +129,21 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
     # Most tasks do not override the methods below.
 
     def sizes(self, recipe: Recipe, examples: ExamplesOf) -> Mapping[str, int]:
-        """The expected sizes of the network, for the estimate: arguments of its constructor beside the settings."""
+        """Expected sizes, e.g. of the vocabulary, that the constructor of the network needs, for the estimate."""
         return {"vocabulary": recipe.tokenizer.vocab_size}
 
     def result_line(self, scores: Json) -> str:
         return self.result.format(**scores)
 
     def check(self, recipe: Recipe) -> None:
-        """Raise an error if settings do not fit together. `tasks.train.check` has checked those of all tasks."""
+        """Raise an error if settings do not fit together. `tasks.train.check` makes the checks that all tasks share."""
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
         """Notes that the user sees before training starts."""
         return ()
 
     def tune(self, run: Run, data: DataOf, log: Log) -> Json | None:
-        """Tune settings on the validation part, write them into the recipe, and return them for the card."""
+        """Tune settings on the validation part, write them into the recipe, and return them for the card, or None."""
         return None
 
     def predictor(self, run: Run, data: DataOf, log: Log) -> Any:
@@ -147,7 +151,7 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
         return tasks.load(run)
 
     def held_out(self, data: Any) -> Sequence[Any]:
-        """Held-out examples that stay in the run, as JSON objects: of the test part, or else of the validation part."""
+        """Held-out examples that stay in the run, as JSON objects: test or, if there are none, validation examples."""
         return [one._asdict() for one in (data.test or data.valid)[:HELD_OUT_EXAMPLES]]
 
     def score(self, predictor: Any, examples: Any) -> Scored:

@@ -331,7 +331,7 @@ def test_what_does_not_fit_is_one_line(folder, capsys, arguments, message):
 def test_files_that_cannot_be_scored(folder, tmp_path, capsys):
     (tmp_path / "odd.txt").write_text("He PRON\n")
     assert main(["tag", str(folder / "run"), str(tmp_path / "odd.txt"), "--score"]) == 2
-    assert "this run knows none of the labels" in capsys.readouterr().err
+    assert "none of the labels in the data is known to this run" in capsys.readouterr().err
     (tmp_path / "odd.txt").write_bytes(b"He B-NP\n\xff O\n")
     assert main(["tag", str(folder / "run"), str(tmp_path / "odd.txt"), "--score"]) == 2
     assert "odd.txt:2: not UTF-8" in capsys.readouterr().err

@@ -49,7 +49,7 @@ class Chatbot:
 
     @property
     def model(self) -> Seq2Seq:
-        """The first model, e.g. for `regard.trace`."""
+        """The model or, of an ensemble, the first model; e.g. for `regard.trace`."""
         return self.translator.model
 
     def reply(self, turns: Sequence[str], **search: Any) -> Translation:
@@ -75,7 +75,10 @@ class Chatbot:
         return spell(searcher.stream(SearchInput(context, source.encode(context))), target)
 
     def context(self, turns: Sequence[str]) -> str:
-        """The text that the model reads: the last turns that fit. Empty if the last turn is empty."""
+        """The text that the model reads: the last turns, within the limits `context_turns` and `max_length`.
+
+        It is empty if the last turn is empty.
+        """
         turns = [turns] if isinstance(turns, str) else turns
         if not turns or not turns[-1].strip():
             return ""
@@ -90,7 +93,7 @@ class Chatbot:
         """The turns of the context, with the attention of the reply to each turn and each word.
 
         Cross-attention is averaged over the tokens of the reply, over heads and layers. The weight of a turn is the sum
-        of the weights of its words, except for HRAN, which has an attention over turns.
+        of the weights of its words. Only HRAN has an attention over turns, which is used as the weight of a turn.
         """
         trace = self.trace(turns, reply)
         side = trace.source

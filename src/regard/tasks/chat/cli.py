@@ -62,7 +62,7 @@ def _open_model(opened: Run, options: argparse.Namespace) -> Conversation:
 
 
 def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
-    """Open a knowledge base and its fallback run. In --set, search settings are for the fallback run."""
+    """Open a knowledge base and, if given, the --fallback run. Search settings in --set are for the fallback run."""
     if options.top < 0:
         raise SettingsError("--top must not be negative")
     task = find(opened.recipe.data.task)
@@ -115,7 +115,10 @@ class Conversation:
         return reply
 
     def details(self, said: str) -> dict[str, Any]:
-        """Reply with the text and all facts about it, for JSON. If there is a fallback, "by" says who replied."""
+        """Reply with the text and all facts about it, for JSON.
+
+        If there are a knowledge base and a model, the field "by" says which of them replied: "knowledge" or "model".
+        """
         is_found = self._add(said)
         facts: dict[str, Any] = {}
         if self.knowledge:

@@ -70,13 +70,13 @@ def fit(context: str, size: Callable[[str], int], most: int) -> str:
 
 
 def make_pairs(dialogue: Dialogue, most: int) -> Iterator[Pair]:
-    """Pairs of each reply and its context of at most `most` turns."""
+    """Yield a pair of context and reply for each reply of a dialogue. A context has at most `most` turns."""
     for place in dialogue.replies:
         yield Pair(join_turns(dialogue.turns[max(0, place - most) : place]), escape_turn(dialogue.turns[place]))
 
 
 def read_dialogues(corpus: Corpus) -> Iterator[Dialogue]:
-    """Stream the conversations of a file that have a reply to learn."""
+    """Yield the conversations of a corpus, without conversations that have no reply to learn."""
     path = single_file(corpus, "the turns of all speakers")
     if corpus_of(corpus.source) == "smalltalk":  # every second turn is a reply of the assistant
         found = read_conversations(part_of(corpus.source))

@@ -29,7 +29,7 @@ from regard.training.trainer import Validation
 
 
 class DialogueExamples(PairExamples):
-    """Conversations as pairs of context and reply. Conversations are held out as a whole."""
+    """Conversations as pairs of context and reply. All pairs of a conversation are in the same part."""
 
     test_has_loss = True
 
@@ -45,7 +45,7 @@ class DialogueExamples(PairExamples):
         return ((map(self._fitted, pairs), weight) for pairs, weight in super().corpora())
 
     def texts(self) -> Iterator[str]:
-        """The last turn of each context, and its reply; so a turn in several contexts is used once."""
+        """The last turn of each context, and the reply. Earlier turns are left out: they are in other pairs."""
         return (text for source, target in self.train() for text in (split_turns(source)[-1], target))
 
     def fit_to(self, source: Tokenizer, max_length: int) -> None:

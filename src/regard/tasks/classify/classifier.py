@@ -39,11 +39,11 @@ class Classification:
     probabilities: dict[str, float]
     """Probabilities of all labels, in the order of labels.json."""
     labels: tuple[str, ...]
-    """The assigned labels, most likely first; exactly one without classify.multi_label."""
+    """The assigned labels, most likely first; exactly one label if classify.multi_label is false."""
     truncated_tokens: int = 0
     """Number of tokens that were not read because the document is too long."""
     sentences: tuple[ShadedSentence, ...] | None = None
-    """The sentences that were read, with their weights; None without `explain`."""
+    """The sentences that were read, with their weights; None if `explain` was false."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields for JSON; `sentences` only if they were explained."""
@@ -52,7 +52,7 @@ class Classification:
         return made if shaded is None else made | {"sentences": [sentence.as_dict() for sentence in shaded]}
 
     def shares(self) -> list[tuple[ShadedWord, float]]:
-        """Every word of an explained document with its share of the weight of the document, in order."""
+        """The words of an explained document, in order, each with its share of the total weight of all words."""
         return [(word, one.weight * word.weight) for one in self.sentences or () for word in one.words]
 
 
@@ -87,10 +87,10 @@ class Classifier:
         return results
 
     def attribute(self, text: str, label: str = "", method: str = "integrated") -> list[ShadedWord]:
-        """The words that were read, each with its effect on the log-probability of a label, by default the most likely.
+        """The words that the model read, each with its effect on the log-probability of `label`.
 
-        Negative weights are evidence against the label. `analysis/label_attribution.py` describes the methods
-        "gradient", "integrated" and "occlusion".
+        Without `label`, the most likely label is used. Negative weights are evidence against the label.
+        `analysis/label_attribution.py` describes the methods "gradient", "integrated" and "occlusion".
         """
         settings = self.recipe.task
         if label and label not in self.labels:
@@ -112,13 +112,17 @@ class Classifier:
     def score(self, documents: Sequence[LabeledDocument]) -> LabelScores:
         unknown = sorted({label for document in documents for label in document.labels} - set(self.labels))
         if unknown:
-            raise RunError(f'the label "{unknown[0]}" is unknown to this run; it knows {", ".join(self.labels[:8])}')
+            known = f"{len(self.labels)} labels ({', '.join(self.labels[:8])}{', ...' if len(self.labels) > 8 else ''})"
+            raise RunError(f'the label "{unknown[0]}" is unknown to this run, which has {known}')
         logits_BL = self.logits([document.text for document in documents])
         return score_logits(logits_BL, documents, self.labels, self.recipe.task)
 
 
 def shade(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> tuple[ShadedSentence, ...]:
-    """Sentences and words with their weights. `shares` has the share of each token in the weight of the document."""
+    """The sentences with their weights. Within each sentence, the weights of the words sum to 1.
+
+    `shares` has, for each token, its share of the total weight of the document.
+    """
     shaded = []
     for sentence, joined in zip(sentences, join_pieces(sentences, shares), strict=True):
         total = sum(word.weight for word in joined)
@@ -129,7 +133,7 @@ def shade(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> tuple[Sh
 
 
 def join_pieces(sentences: Sequence[ShownWindow], shares: Iterable[float]) -> list[list[ShadedWord]]:
-    """The words of each sentence, weighted by the sums of the shares of their tokens; `shares` has one per token."""
+    """The words of each sentence. The weight of a word is the sum of the `shares` of its tokens."""
     joined, left = [], iter(shares)
     for text, pieces in sentences:
         found = words(text)
@@ -171,7 +175,7 @@ def score_documents(
 ) -> Tensor:
     """Logits [B, L] of any number of documents, in order. Documents of similar length share a batch.
 
-    If `shares` is given, the shares of the tokens of each document in its explanation are added, by document index.
+    If `shares` is given, it is filled: `shares[i]` gets the share of each token of document i in the explanation.
     """
     device = model.output.weight.device
     logits_BL = torch.zeros(len(documents), model.output.out_features)

@@ -107,14 +107,15 @@ def sentences_of(text: str, settings: ClassifySettings) -> list[str]:
 
 
 Window = tuple[int, int, int]
-"""Index of a sentence, and the start and end of some of its tokens, which the model reads as one sentence."""
+"""A part of a sentence, which the model reads like a sentence: sentence index, first token, last token + 1."""
 
 
 def make_windows(lengths: Sequence[int], settings: ClassifySettings) -> tuple[list[Window], int]:
-    """Divide a document with sentences of these lengths into windows. Also returns the number of tokens left out.
+    """Divide a document into windows; return them, and the number of tokens that are left out.
 
-    A sentence that is too long becomes several windows of about equal length. If the document is too long, windows
-    are kept alternately from the start and from the end, or only from the start.
+    `lengths` has the number of tokens of each sentence. A sentence that is too long becomes several windows of about
+    equal length. If the document is too long, windows are kept alternately from the start and from the end
+    (`truncate = "middle"`), or only from the start (`truncate = "end"`).
     """
     windows: list[Window] = []
     for number, length in enumerate(lengths):
@@ -138,7 +139,7 @@ def make_windows(lengths: Sequence[int], settings: ClassifySettings) -> tuple[li
 
 
 class EncodedDocument(NamedTuple):
-    """Token ids of sentences (only EOS for a document without text), and the number of tokens left out."""
+    """Token ids of each window (only EOS for a document without text), and the number of tokens that are left out."""
 
     sentences: list[list[int]]
     truncated_tokens: int
@@ -180,7 +181,7 @@ class DocumentFacts:
 
     documents: int
     words: float
-    """Mean number of words per document, separated by spaces."""
+    """Mean number of words (separated by spaces) per document."""
     long: float
     """The 95th percentile of the number of words per document."""
     word_length: float
@@ -259,7 +260,7 @@ def _read(corpus: Corpus) -> list[LabeledDocument]:
 
 
 def _keep_rare_labels(documents: list[LabeledDocument], parts: bytes) -> bytes:
-    """Move held-out documents to the training part (0) if no training document has one of their labels."""
+    """Move a held-out document to the training part (0) if one of its labels is in no training document."""
     known = {label for document, part in zip(documents, parts, strict=True) if not part for label in document.labels}
     return bytes(part if known.issuperset(one.labels) else 0 for one, part in zip(documents, parts, strict=True))
 

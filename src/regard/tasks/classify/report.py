@@ -43,7 +43,7 @@ def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: N
 
 
 def label_words(results: Sequence[Classification]) -> list[dict[str, Any]]:
-    """For each assigned label, the words that get more attention in documents with this label than in others.
+    """For each assigned label, the words that get more attention in documents with this label than in other documents.
 
     The weight of a word is its mean share of attention in documents with the label, minus the mean in other documents.
     """
@@ -74,7 +74,7 @@ def label_words(results: Sequence[Classification]) -> list[dict[str, Any]]:
 
 
 def choose_samples(documents: Sequence[LabeledDocument], results: Sequence[Classification]) -> list[dict[str, Any]]:
-    """Some explained documents: a correct one for each label, and the most confident mistakes."""
+    """Some explained documents: for each label, one that is labeled correctly; and the most confident mistakes."""
     wrong: list[tuple[LabeledDocument, Classification]] = []
     right: dict[str, tuple[LabeledDocument, Classification]] = {}
     for document, result in zip(documents, results, strict=True):

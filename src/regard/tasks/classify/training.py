@@ -70,7 +70,10 @@ class ClassifyTrainUnit(StreamTrainUnit):
         return label_loss(model(batch), target_BL, several=several, smoothing=smoothing, weights_L=weights_L)
 
     def flops(self, batch: DocumentBatch) -> float:
-        """Operations of a step on this batch. Windows are computed with their padding, sentences without."""
+        """Number of operations of a training step on this batch.
+
+        A model that reads a document in windows (`document_window`) also computes padding; other models do not.
+        """
         documents, segments, size = batch.mask_BUS.shape
         if self.window:
             pairs = documents * segments * size**2
@@ -112,7 +115,7 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         return {"vocabulary": recipe.tokenizer.vocab_size, "labels": examples.facts.labels}
 
     def workload(self, recipe: Recipe, examples: TrainingDocuments) -> Workload:
-        """The computation of an epoch, if all documents have mean length and sentences have 20 tokens."""
+        """Estimate the computation of an epoch: as if all documents had mean length and all sentences had 20 tokens."""
         data = examples.facts
         tokens = round(min(data.tokens, recipe.task.max_tokens))
         pairs = tokens * recipe.model.document_window
@@ -125,7 +128,8 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
             if unknown := set(document.labels) - set(labels):
                 known = ", ".join(labels[:8])
                 raise SettingsError(
-                    f'the label "{min(unknown)}" is unknown to the run that this one starts from ({known})'
+                    f'the label "{min(unknown)}" is unknown to the run that is fine-tuned (it has {known}); '
+                    "train a new run"
                 )
             if len(document.labels) != 1 and not recipe.task.multi_label:
                 raise SettingsError(

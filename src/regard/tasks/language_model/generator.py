@@ -38,7 +38,7 @@ class GeneratedText:
     """Log-probability of the text, divided by its length penalty."""
     tokens: tuple[str, ...]
     finished: bool
-    """Whether the model ended the text with EOS, and not at the limit of tokens."""
+    """True if the model ended the text with EOS; False if the limit of tokens cut the text off."""
     alternatives: tuple[GeneratedText, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class TextGenerator:
         ]
 
     def _losses(self, ids: Sequence[list[int]]) -> list[float]:
-        """The negative log-likelihood of each row of `ids` and its EOS."""
+        """The negative log-likelihood of each row of token ids, including EOS after the last token."""
         pad = self.tokenizer.pad
         batch = make_batch([([], row) for row in ids], pad, pad).to(self.model.output.weight.device)
         real_BT = batch.target_mask_BT
@@ -154,7 +154,7 @@ class TextGenerator:
         return loss_B.tolist()
 
     def _settings(self, search: dict[str, Any]) -> SearchSettings:
-        """The settings with changes by `search`. A beam size above 1 turns off sampling."""
+        """The search settings, changed by `search`. If `search` has a beam size above 1, sampling is turned off."""
         if search.get("beam_size", 1) > 1:
             search = {"sample": False} | search
         return replace(self.search, **search)

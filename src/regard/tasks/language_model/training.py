@@ -82,7 +82,7 @@ class LanguageModelTrainUnit(TeacherForcing):
         super().__init__(recipe, data, model, group, (np.zeros_like(tokens), tokens), data.train.weights)
 
     def validate(self, model: Seq2Seq) -> Validation:
-        """Perplexity of the validation texts, and continuations of the first three."""
+        """Perplexity of the validation texts, and continuations of the first three texts."""
         recipe, data = self.recipe, self.data
         generator = TextGenerator(model, data.tokenizer, recipe.search, recipe.data.max_length)
         mine = generator.score(self.group.share(data.valid))
@@ -126,7 +126,7 @@ class LanguageModelTraining(Training[Parts[str], TextData]):
         return make_plan(len(examples) * mean_tokens(examples), machine, given)
 
     def workload(self, recipe: Recipe, examples: Parts[str]) -> Workload:
-        """The computation of an epoch, if all texts have mean length."""
+        """Estimate the computation of an epoch: as if all texts had mean length."""
         length = mean_tokens(examples)
         amounts = {unit: len(examples) * count for unit, count in pair_amounts(1, 1, round(length)).items()}
         passes = 2 if recipe.train.r_drop else 1
@@ -153,7 +153,7 @@ class LanguageModelTraining(Training[Parts[str], TextData]):
         }
 
     def score(self, predictor: TextGenerator, examples: Sequence[str]) -> Scored:
-        """Perplexity of the texts, and continuations of the first 20."""
+        """Perplexity of the texts, and continuations of the first 20 texts."""
         scores = sum_scores(predictor.score(examples)).as_dict() | {"texts": len(examples)}
         return Scored(scores, list(zip(examples, continue_texts(predictor, examples[:20]), strict=False)))
 

@@ -3,7 +3,7 @@
 A term is a word or a character n-gram of a word, so that "openings" matches "opening". In scripts without spaces
 between words, terms are single characters and pairs of characters. The index is not stored: it is built quickly when a
 run is opened. A BM25 score is divided by the sum of the weights of the terms of the question, so that it is between 0
-and 1, and words that are in no text lower it.
+and 1. The score is lower if words of the question are in no text.
 
 BM25 ranks entries; coverage decides whether the first entries are good enough. In a small collection the inverse
 document frequency cannot distinguish "your" from "oat": both are in few texts. So coverage lowers the weight of a word
@@ -107,16 +107,20 @@ def terms_of(word: str) -> Iterator[str]:
 # Coverage
 
 LONG = 5
-"""Words with this many letters have full weight, or fewer letters if three quarters of all words have fewer."""
+"""Words with at least this many letters have full weight. If the 75th percentile of the lengths of all words is lower,
+it is used instead."""
 SHORT = 3
-"""A word with this many letters less has almost no weight."""
+"""Words with at most `LONG` - `SHORT` letters have almost no weight."""
 
 
 class QueryCoverage:
     """Computes the share of a question that the texts of an entry contain."""
 
     def __init__(self, questions_E: Sequence[Sequence[str]], texts_E: Sequence[Sequence[str]]):
-        """`questions_E` are the known questions of each entry; `texts_E` are all its texts, maybe with the answer."""
+        """`questions_E` has the known questions of each entry.
+
+        `texts_E` has all texts of each entry: its questions and, if `retrieve.match_answers`, its answer.
+        """
         self._texts_E = texts_E
         self._terms_of_entry = lru_cache(4096)(self._gather)
         self._known = Counter(term for number in range(len(texts_E)) for term in self._gather(number))

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     if options.create and not options.files:
         raise SettingsError("--create needs a file of questions and answers")
     if options.create and (options.replace or options.remove or options.score):
-        raise SettingsError("--create makes a run; --replace, --remove and --score are for one that exists")
+        raise SettingsError("--create makes a run; --replace, --remove and --score are for a run that exists")
     if options.replace and not options.files:
         raise SettingsError("--replace needs a file of questions and answers")
     if options.score and (options.files or options.remove or options.set):

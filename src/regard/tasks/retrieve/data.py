@@ -99,7 +99,7 @@ def _read_rows(path: Path) -> Iterator[tuple[Sequence[str], str, int]]:
 # first. Questions of one level directly below each other share the answer. A heading without text below is a section.
 
 BOLD = 7
-"""Level of a line in bold, which is below the levels of headings, 1 to 6."""
+"""Level of a line in bold. Headings have the levels 1 to 6."""
 
 # All patterns take linear time: possessive quantifiers ("*+") never backtrack.
 _HEADING = re.compile(r"\s{0,3}(#{1,6})\s++(.*)")
@@ -120,7 +120,7 @@ class _Line(NamedTuple):
 
 
 def read_markdown(lines: Iterable[str]) -> Iterator[tuple[list[str], str, int]]:
-    """Questions, the answer below them, and the line number of the first question, for each entry."""
+    """Yield for each entry its questions, the answer below them, and the line number of the first question."""
     marked = list(_mark(lines))
     asked = _find_questions(marked)
     level = first = 0
@@ -177,7 +177,7 @@ def _inline(text: str) -> str:
 
 
 def _find_questions(lines: list[_Line]) -> set[int]:
-    """The line numbers of the questions, found by the rules above."""
+    """The line numbers of the questions. The comment above `BOLD` has the rules."""
     headings = [line for line in lines if 0 < line.level < BOLD]
     bold = [line for line in lines if line.level == BOLD]
     asked = {line.number for line in (*headings, *bold) if line.text.endswith(("?", "？", "؟"))}
@@ -206,7 +206,7 @@ def gather(entries: Iterable[KnowledgeEntry]) -> list[KnowledgeEntry]:
 
 
 def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> list[KnowledgeEntry]:
-    """Join `entries` and `new`. A question in both gets the new answer."""
+    """Join `entries` and `new`. A question that is in both gets the answer in `new`."""
     answer_of = {normalize(question): normalize(entry.answer) for entry in new for question in entry.questions}
     kept = []
     for entry in entries:
@@ -217,7 +217,11 @@ def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> lis
 
 
 def remove(entries: Sequence[KnowledgeEntry], texts: Iterable[str]) -> tuple[list[KnowledgeEntry], list[str]]:
-    """Remove questions, and entries with these answers. Also returns the texts that are neither question nor answer."""
+    """Remove the questions and answers in `texts`. An answer is removed with all its questions.
+
+    An answer that has no question left is also removed. Returns the entries that are left, and those of `texts` that
+    are neither a question nor an answer.
+    """
     wanted = {normalize(text): text for text in texts}
     known = {normalize(text) for entry in entries for text in (*entry.questions, entry.answer)}
     left = (without(entry, wanted) for entry in entries if normalize(entry.answer) not in wanted)
@@ -258,15 +262,15 @@ class KnowledgeFacts:
     """Statistics of the training data, for the plan."""
 
     texts: int
-    """Number of questions, plus the number of answers if they are compared too."""
+    """Number of questions and, if the answers are not names, of answers: the texts that a question is compared with."""
     words: float
-    """Mean number of words per text, separated by spaces."""
+    """Mean number of words (separated by spaces) per text."""
     names: bool
     """Whether the answers are names, such as `card_arrival`, and not sentences."""
 
     @property
     def tokens(self) -> float:
-        """Mean number of tokens per text: words are divided into subwords, and there are punctuation and EOS."""
+        """Estimated mean number of tokens per text, with punctuation and EOS. A word may have several tokens."""
         return 1.5 * self.words + 1
 
 
@@ -292,7 +296,7 @@ class TrainingKnowledge:
             if corpus.weight != 1:
                 raise SettingsError(f"data: a knowledge base has no weight; remove the weight of {corpus.source}")
         self.entries = gather(entry for corpus in data.train for entry in read_knowledge(corpus))
-        """All entries, including held-out questions; the trained run answers from these."""
+        """All entries, including held-out questions. The trained run answers from all of them."""
         total = sum(len(entry.questions) for entry in self.entries)
         if total < FEWEST or len(self.entries) < 2:
             hint = f'"regard index --create RUN {where}" answers from it without training'
@@ -315,7 +319,7 @@ class TrainingKnowledge:
         return KnowledgeFacts(len(texts), sum(len(text.split()) for text in texts) / len(texts), names)
 
     def _given(self, part: str, data: DataSettings) -> list[Pair]:
-        """The questions in the files of a part. Their answers must be in the training data."""
+        """The questions in the files of a held-out part, with their answers, which must be in the training data."""
         answers = {normalize(entry.answer): entry.answer for entry in self.entries}
         pairs = []
         for corpus in getattr(data, part):
@@ -329,7 +333,7 @@ class TrainingKnowledge:
     def _hold_out(self, data: DataSettings, total: int, chance: random.Random) -> list[KnowledgeEntry]:
         """Draw held-out questions for the parts without a file, and return the entries without these questions.
 
-        Each answer keeps at least one question, unless too few answers have two questions.
+        Each answer keeps at least one question if there are enough other questions to hold out.
         """
         wanted = dict(zip(HELD_OUT, held_out_sizes(data, max(total // SHARE, 1)), strict=True))
         spare = sum(len(entry.questions) - 1 for entry in self.entries)

@@ -50,9 +50,10 @@ class TrainedEmbedder:
 
 
 class FolderEmbedder:
-    """A model in the format of Hugging Face or sentence-transformers. It pools by the mean or the first hidden state.
+    """A model in the format of Hugging Face or sentence-transformers.
 
-    Only safetensors are read, nothing is downloaded, and no code in the folder is run.
+    A vector is the mean of the hidden states of a text, or the first hidden state. Only safetensors are read, nothing
+    is downloaded, and no code in the folder is run.
     """
 
     def __init__(self, folder: Path, settings: RetrieveSettings):

@@ -50,7 +50,10 @@ BEST, POWER = 3, 4.0
 
 
 class KnowledgeIndex:
-    """Entries, and the indices that compare questions with them."""
+    """The entries of a knowledge base, and the indices (words and vectors) that compare questions with their texts.
+
+    The texts of an entry are its known questions and, if `retrieve.match_answers`, its answer.
+    """
 
     def __init__(self, entries: Sequence[KnowledgeEntry], settings: RetrieveSettings, embedder: Embedder | None = None):
         self.entries, self.settings, self.embedder = list(entries), settings, embedder
@@ -71,12 +74,12 @@ class KnowledgeIndex:
 
     @cached_property
     def vectors(self) -> Vectors:
-        """The vectors of the texts. `open_index` assigns stored vectors."""
+        """The vectors of the texts: computed at first use, unless `open_index` has assigned the stored vectors."""
         assert self.embedder is not None
         return self.embedder.encode(self.texts)
 
     def without(self, questions: Iterable[str]) -> KnowledgeIndex:
-        """An index without these questions."""
+        """An index without these questions. Their answers stay in the index."""
         gone = set(map(normalize, questions))
         entries = [without(entry, gone) for entry in self.entries]
         if entries == self.entries:
@@ -114,8 +117,8 @@ class KnowledgeIndex:
     def by_entry(self, questions: Sequence[str], compared: MatchScores) -> MatchScores:
         """Scores of questions against entries, from the scores `compared` against texts.
 
-        A known question has score 1 with its own entry. BM25 scores are scaled so that the score of the best entry is
-        its coverage of the question.
+        A known question has score 1 with its own entry. The BM25 scores of a question are scaled so that the best score
+        is at most the coverage of the question: the share of the question that the best entry contains.
         """
         bm25, dense = (None if scores is None else self._join(scores) for scores in compared)
         for row, question in enumerate(questions):
@@ -133,7 +136,10 @@ class KnowledgeIndex:
         return {normalize(question): number for number, entry in numbered for question in entry.questions}
 
     def _weight_by_coverage(self, question: str, scores_E: Scores) -> None:
-        """Multiply scores by the coverage of the question, which is computed for the five best entries only."""
+        """Multiply the score of each entry by the square root of its coverage of the question; then scale all scores.
+
+        Coverage is computed for the five best entries only. Other entries get the lowest coverage of these five.
+        """
         first = np.argsort(-scores_E, kind="stable")[:5]  # more do not change the first five on BANKING77
         covered = np.array([self.coverage.share(question, int(number)) for number in first], np.float32)
         weight_E = np.full_like(scores_E, np.sqrt(covered.min(initial=1.0)))
@@ -145,7 +151,7 @@ class KnowledgeIndex:
         scores_E *= level / max(scores_E[first[best]], TINY)
 
     def _join(self, scores_QT: Scores) -> Scores:
-        """The power mean of the best scores of each entry, between 0 and 1."""
+        """Scores [Q, E] from 0 to 1: for each entry, the power mean of the `BEST` best scores of its texts."""
         # Sorted by entry, and within each entry from the highest to the lowest score.
         sorted_QT = np.sort(2.0 * self.owner_T - scores_QT, axis=1)
         sum_QE = np.zeros((len(scores_QT), len(self.entries)))
@@ -175,7 +181,7 @@ def open_index(run: Run, settings: RetrieveSettings) -> KnowledgeIndex:
 
 
 def known_entries(run: Run) -> list[KnowledgeEntry]:
-    """The entries of a run. An error if the knowledge base is missing or empty."""
+    """The entries of a run. Raises an error if the knowledge base is missing or empty."""
     hint = f'"regard index {run.folder} FILE" fills it'
     if not (run.folder / KNOWLEDGE).is_file():
         raise RunError(f"{run.folder}: has no knowledge base ({KNOWLEDGE} is missing); {hint}")
@@ -254,7 +260,7 @@ class IndexChange(NamedTuple):
 def make_run(
     folder: str | Path, entries: Sequence[KnowledgeEntry], encoder: str = "", overrides: Iterable[str] = ()
 ) -> IndexChange:
-    """Make a run that answers from these entries: by BM25, or also by the vectors of the model in folder `encoder`."""
+    """Make a run that answers from these entries: by BM25 and, if given, by the vectors of the model in `encoder`."""
     retrieve: dict[str, Any] = {"method": "bm25", "match_answers": not are_names(entries)}
     if encoder:
         retrieve |= {"method": "hybrid", "encoder": str(Path(encoder).resolve())}
@@ -287,7 +293,7 @@ def log(message: str) -> None:
 
 
 def change(run: Run, before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
-    """Replace the entries `before` by `entries`, and tune weight and threshold again."""
+    """Replace the entries `before` by `entries`, and tune the dense weight and the threshold again."""
     index = store_entries(run, entries, log)
     tune_run(run, index, log)
     made = count_changes(before, entries)

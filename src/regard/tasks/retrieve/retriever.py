@@ -55,13 +55,13 @@ class Retriever:
     """Answers questions from a knowledge base. `regard.load` makes one from a run folder."""
 
     turns = 3
-    """The last and the third last turn of a conversation are used; the turn between is by the other speaker."""
+    """Number of turns that `reply` may use: the last turn, and the third last turn, which is by the same speaker."""
 
     tuned: Mapping[str, Mapping[str, float]] = {}
-    """The tuned settings of each method; only while training scores the retriever."""
+    """The tuned settings of each method, while training scores the retriever; otherwise empty."""
 
     def __init__(self, index: KnowledgeIndex, settings: RetrieveSettings | None = None):
-        """`settings` may have another weight, threshold, fallback text and number of matches than the index."""
+        """From `settings`, if given, the dense weight, threshold, fallback text and number of matches are used."""
         self.index, self.settings = index, settings or index.settings
 
     def __repr__(self) -> str:
@@ -70,12 +70,15 @@ class Retriever:
         return f"<Retriever: {questions:,} questions, {len(entries):,} answers, {method}>"
 
     def search(self, questions: str | Sequence[str], k: int = 0) -> list[list[RetrievalMatch]]:
-        """The best `k` answers to each question with a score above 0; `k` = 0: as many as `retrieve.matches`."""
+        """At most `k` answers to each question, best first; with `k` = 0, at most `retrieve.matches` answers.
+
+        Answers with score 0 are left out.
+        """
         chunks = self.index.chunks([questions] if isinstance(questions, str) else list(questions))
         return [found for chunk in chunks for found in self._search(chunk, k or self.settings.matches)]
 
     def reply(self, turns: str | Sequence[str]) -> Reply:
-        """The answer to the last turn. A short turn is also searched together with an earlier turn of the speaker."""
+        """The answer to the last turn. If it is short, it is also searched together with the third last turn."""
         turns = [turns] if isinstance(turns, str) else list(turns)
         last = turns[-1] if turns else ""
         alone = self._reply(last)
@@ -90,7 +93,10 @@ class Retriever:
         return longer if is_better else alone
 
     def explain(self, reply: Reply) -> list[ShadedSentence]:
-        """The words of a question with their shares of the BM25 score of the best match: one sentence, or none."""
+        """The question of a reply as one sentence, whose words have their shares of the BM25 score of the best match.
+
+        The result is empty if no word matches, or if the method is "dense".
+        """
         if self.index.settings.method == "dense" or not reply.matches:
             return []
         best = reply.matches[0]

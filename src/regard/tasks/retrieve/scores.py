@@ -37,10 +37,11 @@ class MatchScores(NamedTuple):
         return MatchScores(None if method == "dense" else self.bm25, None if method == "bm25" else self.dense)
 
     def total(self, weight: float) -> Scores:
-        """The weighted sum of both methods, where `weight` is the share of the dense score; or the only method.
+        """The weighted sum of the scores of both methods, or the scores of the only method. Dense scores have `weight`.
 
-        For each question, the scores of each method are divided by the best score before they are added. The sum is
-        multiplied by the weighted sum of the best scores, so that the scores of different questions can be compared.
+        For each question, the scores of each method are divided by the best score of this method before they are added.
+        The sum is multiplied by the weighted sum of the best scores, so that the scores of different questions can be
+        compared.
         """
         if self.bm25 is None or self.dense is None:
             only = self.dense if self.bm25 is None else self.bm25
@@ -71,7 +72,7 @@ class RetrievalScores:
 
 
 def rank(scores_QE: Scores, right_Q: Sequence[int]) -> NDArray[np.int64]:
-    """The rank of the correct entry of each question, from 1. Other entries with the same score rank before it."""
+    """The rank (from 1) of the correct entry of each question. Entries with the same score rank before this entry."""
     own_Q1 = np.take_along_axis(scores_QE, np.asarray(right_Q)[:, None], 1)
     return (scores_QE >= own_Q1).sum(1)
 
@@ -92,7 +93,7 @@ def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> l
     index = {normalize(entry.answer): place for place, entry in enumerate(entries)}
     for pair in pairs:
         if normalize(pair.target) not in index:
-            raise RunError(f'the answer "{pair.target[:60]}" is not in the knowledge base')
+            raise RunError(f'the answer "{pair.target[:60]}" is not in the knowledge base; leave out its questions')
     return [index[normalize(pair.target)] for pair in pairs]
 
 
@@ -101,7 +102,10 @@ def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> l
 
 
 def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
-    """Tuned settings of each method, from questions whose answers are in the index; empty for fewer than 30 of them."""
+    """Tune the dense weight and the threshold of each method on pairs of question and answer.
+
+    Pairs whose answers are not in the index are ignored. If fewer than 30 pairs remain, the result is empty.
+    """
     answers = {normalize(entry.answer) for entry in index.entries}
     pairs = [pair for pair in pairs if normalize(pair.target) in answers]
     if len(pairs) < 30:
@@ -120,10 +124,10 @@ def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, fl
 
 
 def find_weight(compared: MatchScores, right_Q: Sequence[int]) -> float:
-    """The share of the dense score with which correct answers rank best.
+    """The weight (the share of the dense score) with which correct answers rank best.
 
-    If other weights are as good, within two standard errors of the difference, the weight nearest to the better single
-    method is returned: the other method gets weight only as far as it clearly helps.
+    All weights within two standard errors of the best result count as equally good. Of these, the largest weight is
+    returned if dense scores alone rank at least as well as BM25 alone; otherwise the smallest.
     """
     found_WQ = np.stack([1 / rank(compared.total(weight), right_Q) for weight in WEIGHTS])
     mean_W = found_WQ.mean(1)
@@ -134,7 +138,7 @@ def find_weight(compared: MatchScores, right_Q: Sequence[int]) -> float:
 
 
 def tune_run(run: Run, index: KnowledgeIndex, log: Callable[[str], None]) -> RetrieveSettings:
-    """Tune weight and threshold on held-out questions; write them into recipe and card; return the settings.
+    """Tune dense weight and threshold on held-out questions; write them into recipe and card; return the settings.
 
     Values that the user has set stay; values that were tuned before are tuned again. With too few questions, nothing
     changes. For tuning, the held-out questions are removed from the index.

@@ -45,9 +45,11 @@ from regard.training.trainer import Validation
 
 
 def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperature: float) -> Loss:
-    """Contrastive loss with in-batch negatives: cross-entropy of the partner of each text, in both directions.
+    """Contrastive loss of pairs of texts. `one_BV` has the vectors of the first texts, `other_BV` of the second texts.
 
-    Vectors have length one. Pairs of one group, which have the same answer, are not negatives of each other.
+    It is the cross-entropy of finding the second text of a pair among the second texts of all pairs, averaged with the
+    same for first texts. Vectors have length one. `group_B` has the index of the answer of each pair: pairs with the
+    same answer are not negatives of each other.
     """
     scores_BB = (one_BV @ other_BV.mT).float() / temperature
     same_BB = group_B[:, None] == group_B[None, :]
@@ -60,11 +62,14 @@ def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperat
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Texts and their partners, in parts of texts of similar length, which need little padding."""
+    """Pairs of a text and its partner: another text of the same answer.
+
+    All texts and partners are sorted by length and divided into parts (`texts`), so that they need little padding.
+    """
 
     texts: tuple[TokenSource, ...]
     place_R: Tensor
-    """The row of each text, then of each partner, in the concatenated parts."""
+    """R = 2 B rows: where each of the B texts, and then each of the B partners, is in the concatenated parts."""
     group_B: Tensor
     """Index of the answer of each pair."""
 
@@ -98,7 +103,10 @@ class RetrieveTrainUnit(StreamTrainUnit):
         self.right = right_entries(self.known, data.valid)
 
     def batch(self, position: int) -> PairBatch:
-        """The texts at this position of the stream, with random partners, and some tokens replaced by UNK."""
+        """The texts at this position of the stream, each paired with a random other text of the same answer.
+
+        Some tokens are replaced by UNK (word dropout).
+        """
         settings = self.recipe.train
         chance = np.random.Generator(np.random.PCG64([settings.seed % (1 << 64), position]))
         batch = self._join(self.stream.at(position), chance)
@@ -113,10 +121,10 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return self._join(index, np.random.default_rng(0))
 
     def rows(self, batch: PairBatch, first: int, every: int) -> tuple[PairBatch, Rows | None]:
-        """The whole batch for the first process, since all pairs of a batch are negatives of each other.
+        """The whole batch for the first process: a batch is not divided, because its pairs are negatives of each other.
 
-        Other processes compute one pair with weight 0. If `train.gradient_accumulation` is a multiple of the number of
-        processes, each process gets whole batches.
+        The other processes compute one pair with weight 0. To use them, make `train.gradient_accumulation` a multiple
+        of the number of processes: then each process computes whole batches.
         """
         if not first:
             return batch, None
@@ -134,7 +142,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return sum(self.cost.training(text=rows, token=rows * size, pair=rows * size**2) for rows, size in shapes)
 
     def validate(self, model: Network) -> Validation:
-        """Scores of the validation questions by vectors only."""
+        """Recall and reciprocal rank of the validation questions, which are compared by vectors only."""
         embedder = TrainedEmbedder(model, self.data.tokenizer, self.by_vectors)
         index = KnowledgeIndex(self.known, self.by_vectors, embedder)
         dense_QE = index.compare_all([pair.source for pair in self.data.valid]).total(1.0)
@@ -143,7 +151,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return Validation(scores, found.mrr)
 
     def _join(self, index: NDArray[np.int64], chance: np.random.Generator) -> PairBatch:
-        """Pair the texts with these indices with random other texts of the same answer."""
+        """The batch of the texts with these indices; each is paired with a random other text of the same answer."""
         group_B = self.group_T[index]
         size_B, first_B = self.sizes[group_B], self.first[group_B]
         further_B = 1 + (chance.random(len(index)) * (size_B - 1)).astype(np.int64)
@@ -175,7 +183,7 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return make_retrieval_plan(examples.facts, given)
 
     def workload(self, recipe: Recipe, examples: TrainingKnowledge) -> Workload:
-        """The computation of an epoch, if all texts have mean length. Each pair needs two passes."""
+        """Estimate the computation of an epoch: as if all texts had mean length. Each pair needs two passes."""
         data = examples.facts
         tokens = round(min(data.tokens, recipe.task.max_tokens))
         amounts = {"text": data.texts, "token": data.texts * tokens, "pair": data.texts * tokens**2}
@@ -185,7 +193,7 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         groups = [texts_of(entry, answers=recipe.task.match_answers) for entry in examples.train]
         if not any(len(texts) > 1 for texts in groups):
             raise SettingsError(
-                "no answer has two questions, and retrieve.match_answers = false: there are no pairs to train on"
+                "no answer has two questions, so there are no pairs to train on; set retrieve.match_answers = true"
             )
         write_entries(run.folder / KNOWLEDGE, examples.entries)
         tokenizer = learn_tokenizer(run, recipe, (text for texts in groups for text in texts), log, base)
@@ -213,7 +221,7 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return 2.0 + 1 / recipe.task.temperature  # about half of the maximum: similarities are from -1 to 1
 
     def predictor(self, run: Run, data: PreparedKnowledge, log: Log) -> Retriever:
-        """A retriever with tuned weight and threshold, whose index does not have the held-out questions."""
+        """A retriever with tuned dense weight and threshold, whose index does not have the held-out questions."""
         index = KnowledgeIndex(data.train, run.recipe.task, open_embedder(run, run.recipe.task))
         retriever = Retriever(index, tune_run(run, index, log))
         retriever.tuned = run.card.get("tuned", {})

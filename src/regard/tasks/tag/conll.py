@@ -56,7 +56,7 @@ def read_tagged(corpus: Corpus, column: int = 0) -> list[TaggedSentence]:
 
 
 def read_columns(lines: Iterable[str], where: str | Path, column: int) -> Iterator[TaggedSentence]:
-    """The sentences of lines in columns. Errors call the file `where`."""
+    """The sentences of lines in columns. `where` names the file in error messages."""
     least = max(column, 2)
     for rows in _sentences(lines):
         for number, fields in rows:

@@ -58,7 +58,7 @@ def make_words(
     sentences: Sequence[Sentences], pad: int, labels: Sequence[Sequence[int]] = (),
     index: NDArray[np.int64] | None = None,
 ) -> TagBatch:  # fmt: skip
-    """Join sentences, in which each word is a list of pieces, to tensors. `labels` has an index for each word."""
+    """Make a batch of sentences, in which each word is a list of pieces. `labels` has the label index of each word."""
     made = make_documents(sentences, pad, index=index)
     target_BT = torch.zeros(made.mask_BUS.shape[:2], dtype=torch.int64)
     if labels:
@@ -79,7 +79,7 @@ def encode_words(
 
 
 class WordWindow(NamedTuple):
-    """The words from `start` to `end` are read together; only the labels from `first` to `last` are used."""
+    """The words from `start` to `end` are read; only labels from `first` to `last` are used. Ends are not included."""
 
     start: int
     end: int
@@ -88,7 +88,7 @@ class WordWindow(NamedTuple):
 
 
 def windows(length: int, most: int) -> Iterator[WordWindow]:
-    """Divide a sentence of `length` words into overlapping windows of at most `most`. Each word is labeled once."""
+    """Divide `length` words into overlapping windows of at most `most` words. Each word is labeled in one window."""
     margin = 0 if length <= most else most // 5  # words at the ends that give context but get no label
     start = first = 0
     while first < length:
@@ -135,7 +135,7 @@ class PreparedSentences:
     tokenizer: Tokenizer
     labels: tuple[str, ...]
     train: DocumentStore
-    """A document of the store is a sentence; its sentences are words, each with a label."""
+    """In this store, a "document" is a sentence, and the "sentences" of a document are its words, each with a label."""
     valid: list[TaggedSentence]
     test: list[TaggedSentence]
     clitics: tuple[str, ...]
@@ -143,16 +143,16 @@ class PreparedSentences:
 
 
 class TrainingSentences:
-    """The labeled sentences of all parts. Sentences drawn from the training files are never in two parts."""
+    """The labeled sentences of all parts. A sentence of the training files is never in two parts."""
 
     def __init__(self, data: DataSettings, settings: TagSettings, seed: int):
         read = partial(read_tagged, column=settings.column)
         found = read_train(data, read, "a file of labeled words", "sentences")
         self.scheme: Scheme = find_scheme(sentence.tags for corpus in found for sentence in corpus)
-        """The scheme of the training files. Training uses BIOES; held-out sentences get the scheme of predictions."""
+        """The scheme of the training files. For spans, training uses BIOES, and held-out parts use `tag.scheme`."""
         parts = hold_out(data, found, read, lambda sentence: " ".join(sentence.tokens), "sentences", seed)
         self.corrected = 0
-        """Number of training labels that break the rules of their scheme, such as I- after O. IOB1 has no rules."""
+        """Number of training labels that break the rules of their scheme, such as I- after O; 0 for IOB1."""
         if self.scheme != "IOB1":
             tags = (sentence.tags for sentence in parts.train())
             self.corrected = sum(sum(map(str.__ne__, rewrite(own, self.scheme), own)) for own in tags)
@@ -165,7 +165,7 @@ class TrainingSentences:
         self.written = len({tag for corpus in found for sentence in corpus for tag in sentence.tags})
         """Number of different labels in the training files, in their own scheme."""
         self.labels = tuple(sorted({tag for sentence in self.parts.train() for tag in sentence.tags}))
-        """The labels in training. Other labels in held-out data count as mistakes."""
+        """The labels in training. Held-out words with other labels count as mistakes."""
         if len(self.labels) < 2:
             hint = "; if they are in another column, set tag.column" if self.labels != (OUTSIDE,) else ""
             problem = f'every word is labeled "{self.labels[0]}"; training needs at least two labels{hint}'

@@ -54,9 +54,10 @@ def score_tags(
     scheme: Scheme,
     probabilities: Sequence[Sequence[float]] = (),
 ) -> TagScores:
-    """Compare the predicted labels `given`, with their `probabilities`, with the labels `right`.
+    """Compare the predicted labels `given` with the correct labels `right`.
 
-    `scheme` is the scheme of the run: it cannot be found from a few sentences, which may have no span at all.
+    `scheme` is the scheme of the run: a few sentences may have no span, so the scheme cannot be found from them.
+    `probabilities`, if given, has the probability of each predicted label, for the calibration error.
     """
     marks_spans = scheme != "plain"
 

@@ -87,7 +87,7 @@ def learned_scheme(found: Scheme) -> Scheme:
 
 
 def all_labels(some: Iterable[str], scheme: Scheme) -> tuple[str, ...]:
-    """These labels, and all other labels of spans with the same types, sorted."""
+    """The labels `some` and all other labels that `scheme` has for the same types, e.g. I-NP for B-NP; sorted."""
     prefixes = {"plain": "", "BIOES": "BIES"}.get(scheme, "BI")
     found = set(some)
     return tuple(sorted(found | {prefix + label[1:] for label in found - {OUTSIDE} for prefix in prefixes}))

@@ -52,7 +52,11 @@ class LabelScheme:
         return {label: count for label, count in zip(self.labels, sums, strict=True) if count}
 
     def convert(self, path_T: Sequence[int], shares_TK: Sequence[Sequence[float]], top: int) -> list[WordTag]:
-        """The returned labels of words, from the best path of trained labels and probabilities of returned labels."""
+        """The labels of the words of a sentence, with their probabilities and their `top` most probable labels.
+
+        `path_T` has the index of the predicted trained label of each word, `shares_TK` the probabilities of all
+        returned labels.
+        """
         words = []
         tags = rewrite([self.learned[number] for number in path_T], self.scheme)
         for tag, shares_K in zip(tags, shares_TK, strict=True):
@@ -62,7 +66,7 @@ class LabelScheme:
 
 
 class WordTag(NamedTuple):
-    """The label of a word, its probability, and the most probable labels with `explain`."""
+    """The label of a word, its probability, and the most probable labels (empty if they were not requested)."""
 
     tag: str
     probability: float
@@ -97,9 +101,9 @@ class TaggedText:
     spans: tuple[TaggedSpan, ...]
     """Empty if labels do not mark spans, e.g. parts of speech."""
     top_labels: tuple[dict[str, float], ...] | None = None
-    """The most probable labels of each word; None without `explain`."""
+    """The most probable labels of each word; None if `explain` was false."""
     influence: tuple[tuple[float, ...], ...] | None = None
-    """For each word, how much each word of the sentence adds to the log-probability of its label, or None."""
+    """`influence[i][j]`: how much word j adds to the log-probability of the label of word i. None if not computed."""
 
     def as_dict(self) -> dict[str, Any]:
         """The fields for JSON, without fields that are None."""
@@ -133,7 +137,7 @@ class Tagger:
         return f"<Tagger: {type(self.model).__name__}, {size}, {len(self.labels)} labels>"
 
     def tag(self, sentences: str | Sequence[Sentence], *, explain: bool = False) -> list[TaggedText]:
-        """Label the words of one text or several sentences. `explain` adds the most probable labels and influence."""
+        """Label the words of one text or several sentences. `explain` adds `top_labels` and `influence`."""
         divided = [self._divide(sentence) for sentence in ([sentences] if isinstance(sentences, str) else sentences)]
         answers = self.answers([tokens for _, tokens, _ in divided], 3 if explain else 0)
         return [self._join(*parts, answer, explain) for parts, answer in zip(divided, answers, strict=True)]
@@ -141,8 +145,9 @@ class Tagger:
     def score(self, sentences: Sequence[TaggedSentence]) -> TagScores:
         """Score the predictions. Words whose correct label is unknown to this run count as mistakes."""
         if not {type_of(tag) for sentence in sentences for tag in sentence.tags} & set(map(type_of, self.labels)):
-            known = ", ".join(self.labels[:8])
-            raise RunError(f"this run knows none of the labels, only {known}; are the labels in column tag.column?")
+            known = f"{len(self.labels)} labels ({', '.join(self.labels[:8])}{', ...' if len(self.labels) > 8 else ''})"
+            problem = f"none of the labels in the data is known to this run, which has {known}"
+            raise RunError(f"{problem}; is tag.column the column of the labels?")
         right = [rewrite(sentence.tags, self.scheme) for sentence in sentences]
         given = self.answers([sentence.tokens for sentence in sentences])
         tags = [[word.tag for word in one] for one in given]
@@ -150,7 +155,7 @@ class Tagger:
 
     @torch.no_grad()
     def answers(self, sentences: Sequence[Sequence[str]], top: int = 0) -> list[list[WordTag]]:
-        """Label the words of sentences, with the `top` most probable labels. Similar lengths share a batch."""
+        """Label the words of sentences, with the `top` most probable labels of each word."""
         settings, labeling, crf = self.recipe.task, self.labeling, self.model.crf
         encoded = encode_words(sentences, self.tokenizer, settings)
         parts = [(row, part) for row, words in enumerate(encoded) for part in windows(len(words), settings.max_words)]
@@ -187,7 +192,7 @@ class Tagger:
         return (loss_VT[1:] - loss_VT[:1]).t()
 
     def _divide(self, sentence: Sentence) -> tuple[str, tuple[str, ...], list[tuple[int, int]]]:
-        """The text, its words, and the start and end of each word in it."""
+        """The text, its words, and the start and end of each word in the text."""
         if isinstance(sentence, str):
             found = treebank_words(sentence, self.clitics)
             return sentence, tuple(word.text for word in found), [(word.start, word.end) for word in found]

@@ -76,7 +76,7 @@ class TagTrainUnit(StreamTrainUnit):
         return Validation(scores, -loss if counts == "loss" else scores[counts])
 
     def _valid_loss(self, model: TaggerModel, sentences: Sequence[TaggedSentence], learned: Scheme) -> float:
-        """Mean loss per word, over sentences that are not too long and have only known labels."""
+        """Mean loss per word, over sentences with at most tag.max_words words that have only known labels."""
         task, tokenizer = self.recipe.task, self.data.tokenizer
         index = {label: place for place, label in enumerate(self.data.labels)}
         short = (one for one in sentences if len(one.tags) <= task.max_words)
@@ -112,7 +112,7 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         return {"vocabulary": recipe.tokenizer.vocab_size, "labels": examples.facts.labels}
 
     def workload(self, recipe: Recipe, examples: TrainingSentences) -> Workload:
-        """The computation of an epoch, if all words have mean length. Each word also has SOS and EOS."""
+        """Estimate the computation of an epoch: as if all words had mean length. Each word also has SOS and EOS."""
         facts = examples.facts
         words = round(facts.total)
         pieces = round(words * (facts.word_length + 2))
@@ -122,7 +122,7 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         labels = base.labels if base else examples.labels
         if unknown := set(examples.labels) - set(labels):
             label = merge(min(unknown), recipe.task.scheme)
-            raise SettingsError(f'the label "{label}" is unknown to the run that this one starts from')
+            raise SettingsError(f'the label "{label}" is unknown to the run that is fine-tuned; train a new run')
         run.write_labels(labels)
         texts = (" ".join(sentence.tokens) for sentence in examples.parts.train())
         tokenizer = learn_tokenizer(run, recipe, texts, log, base, "pieces")

@@ -34,8 +34,9 @@ _ANYWHERE = re.compile(rf"{_ADDRESS}|(?<!\d)\d++(?:[.,:/-]\d++)+")
 def treebank_words(text: str, clitics: Sequence[str] = ()) -> list[Word]:
     """The words of `text`, in order. Every character that is not a space is in exactly one word.
 
-    The given `clitics`, some of `CLITICS`, become separate words. If any are given, the text is English, where other
-    apostrophes do not end a word ("O'Brien"); otherwise they do, as in `text/words.py` ("l'", "amico").
+    The given `clitics`, some of `CLITICS`, become separate words. With clitics, the text is read as English: other
+    apostrophes do not end a word ("O'Brien"). Without clitics, apostrophes are read as in `text/words.py` ("l'",
+    "amico").
     """
     last = len(text.rstrip(_CLOSING))
     found: list[Word] = []
@@ -48,7 +49,7 @@ def treebank_words(text: str, clitics: Sequence[str] = ()) -> list[Word]:
 
 
 def find_clitics(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """The clitics that are more often separate words than attached, by the counts of words."""
+    """The clitics that are separate words more often than ends of words. `counts` says how often each word occurs."""
     alone, attached = dict.fromkeys(CLITICS, 0), dict.fromkeys(CLITICS, 0)
     for word, count in counts.items():
         plain = word.lower().replace("’", "'")
@@ -60,7 +61,7 @@ def find_clitics(counts: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def _needs_other_rules(chunk: str) -> bool:
-    """Whether there are combining marks, or letters of other scripts than Latin, Greek and Cyrillic."""
+    """Whether `chunk` has combining marks, or letters of other scripts than Latin, Greek and Cyrillic."""
     return not chunk.isascii() and any(
         (c.isalpha() and not (c < "\u0530" or "\u1e00" <= c < "\u2000"))
         or unicodedata.category(c) in ("Mn", "Mc", "Me", "Cf")
@@ -69,7 +70,7 @@ def _needs_other_rules(chunk: str) -> bool:
 
 
 def _between(text: str, start: int, end: int) -> Iterator[Word]:
-    """Addresses and numbers as one word each, and the words of `text/words.py` between them."""
+    """The words of `text` from `start` to `end`, as in `text/words.py`; but addresses and numbers are one word each."""
     for match in [*_ANYWHERE.finditer(text, start, end), None]:
         between = text[start : match.start() if match else end]
         yield from (Word(word.text, start + word.start, start + word.end) for word in words(between))
@@ -79,7 +80,7 @@ def _between(text: str, start: int, end: int) -> Iterator[Word]:
 
 
 def _divide(text: str, start: int, end: int, clitics: tuple[str, ...], last: int) -> Iterator[Word]:
-    """The words of `text` from `start` to `end`, a part without spaces. Only closing punctuation follows `last`."""
+    """The words of `text` from `start` to `end`, a part without spaces. After `last` is only closing punctuation."""
     for match in _pattern(clitics).finditer(text, start, end):
         cuts = [*match.span()]
         if match.lastgroup == "short":

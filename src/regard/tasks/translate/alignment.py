@@ -55,7 +55,10 @@ class Aligner:
         ]
 
     def word_maps(self, texts: Sequence[str], targets: Sequence[str]) -> dict[bool, list[dict[str, Tensor]]]:
-        """Return maps of attention between words [H, T, S]: by shift (see `word_map`), then by pair, then by layer."""
+        """Return `maps[shift][pair][layer]`: the attention weights [H, T, S] between the words of a pair of texts.
+
+        `shift` is False or True: an option of `word_map`.
+        """
         return self._map(texts, targets, (False, True), BATCH_TOKENS)[1]
 
     def _map(
@@ -99,7 +102,8 @@ class TextWords(NamedTuple):
 def text_side(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None) -> TraceSide:
     """Return the tokens of `text` and the end token, with their words and their character positions in `text`.
 
-    `ids` are the tokens, if known: a search may split a text into other tokens than the tokenizer.
+    `ids` are the token ids of `text`. The caller must give them for the output of a search, which may have divided the
+    text into other tokens than the tokenizer does.
     """
     read = _read(tokenizer, text, ids)
     return place_in_text(read.side, read.spelled, text)

@@ -117,7 +117,7 @@ class TranslationHandler:
     async def stream_results(
         self, request: Request, *, deadline: float | None = None
     ) -> AsyncIterator[tuple[int, dict[str, Any]]]:
-        """Yield the translation of each sentence, after the index of the text that contains it."""
+        """Yield a pair for each sentence: the index of the text that contains the sentence, and its translation."""
         if request.nbest > 1 or request.align or request.scores:
             raise FieldError("stream", "cannot be combined with align, scores or nbest")
         for index, text in enumerate(request.texts()[1]):
@@ -178,7 +178,10 @@ class TranslationHandler:
         return self.decoding if fast else self.searching, whole
 
     def _settings(self, nbest: int, search: dict[str, Any]) -> SearchSettings:
-        """Return the settings of the run with those of a request. The default beam size is at least `nbest`."""
+        """Return the search settings of the run, changed by `search`.
+
+        If `search` has no beam size, the beam size is at least `nbest`.
+        """
         settings = self.run.recipe.search
         if nbest > settings.beam_size:
             search = {"beam_size": nbest} | search

@@ -246,9 +246,10 @@ def _flag(name: str) -> str:
 
 
 def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: str = "") -> Translate:
-    """Return a function that translates with torch, in `processes` processes; 0 means one per core for many lines.
+    """Return a function that translates with torch, in `processes` processes.
 
-    `hint` is added to the error message if a worker process is killed.
+    With `processes` = 0, it uses one process per core for many lines, otherwise one process. `asked_for` has arguments
+    of `Translator.translate`. `hint` is added to the error message if a worker process is killed.
     """
     open_together(*runs)  # errors are reported once, not by every process
 

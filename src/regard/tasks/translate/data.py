@@ -88,7 +88,7 @@ class PairExamples:
         return chain.from_iterable(self.train())
 
     def fit_to(self, source: Tokenizer, max_length: int) -> None:
-        """Shorten sources to `max_length` tokens. Only chat does this; here, the store leaves out long pairs."""
+        """Does nothing: the store leaves out long pairs. Chat overrides it to shorten contexts to `max_length`."""
 
     @property
     def smallest(self) -> int:
@@ -151,7 +151,8 @@ def write_store(
     with new_store(run, parts) as folder:
         # No variable holds the store: Windows cannot rename the folder while a file in it is mapped.
         if not len(build_store(folder / "train", examples.corpora(), source, target, recipe.data.max_length)):
-            raise CorpusError("training data", f"no pair has text on both sides within {recipe.data.max_length} tokens")
+            limit = f"data.max_length = {recipe.data.max_length} tokens"
+            raise CorpusError("training data", f"no pair has text on both sides within {limit}")
 
 
 def _has_text(pair: Pair) -> bool:
@@ -161,7 +162,10 @@ def _has_text(pair: Pair) -> bool:
 def _leave_out_long(
     pairs: list[Pair], part: str, data: DataSettings, vocabularies: Sequence[Tokenizer], log: Log, test_has_loss: bool
 ) -> list[Pair]:
-    """Return the pairs that are short enough to be scored, and log how many are too long for that or for the loss."""
+    """Return the pairs with at most 4 * `data.max_length` tokens on each side: the pairs that are scored.
+
+    Logs how many pairs are left out, and how many of the others are too long for the loss (`data.max_length`).
+    """
     name, has_loss = ("validation", True) if part == "valid" else (part, test_has_loss)
     limit, scored = data.max_length, 4 * data.max_length  # the time of TER grows with the cube of the length
     sides = (side.encode_many(list(texts)) for side, texts in zip(vocabularies, zip(*pairs, strict=True), strict=True))

@@ -104,12 +104,14 @@ class Engine:
     ) -> Iterator[tuple[int, list[EngineHypothesis]]]:
         """Yield the index of each sentence and its best hypotheses, as soon as they are found.
 
-        `longest` has the maximum length of each output, including the end token; `min_length` does not include it.
-        Scores are divided by length ** `penalty`. `hypotheses` is the number of hypotheses per sentence.
+        `longest` has the maximum length of each output, counted with the end token; `min_length` is the minimum length,
+        counted without the end token. Scores are divided by length ** `penalty`. `hypotheses` is the number of
+        hypotheses per sentence.
         """
         if sources and (most := max(map(len, sources)) + 1) > self.longest:
-            problem = f"a sentence of {most} tokens is longer than the {self.longest} positions of the exported model"
-            raise ModelError(f"{problem}; cut the sentence, or lower search.max_source_tokens")
+            problem = f"a sentence has {most} tokens, but the exported model can read at most {self.longest}"
+            advice = f"set search.max_source_tokens below {self.longest}, so that long lines are split"
+            raise ModelError(f"{problem}; cut the sentence, or {advice}")
         longest = [min(limit, self.longest) for limit in longest]
         exact = stop == "exact"
         options = {
@@ -182,7 +184,8 @@ def _spell(sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[lis
 def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0, log: Log | None = None) -> Engine:
     """Open the engine of a run. The model is converted on first use, or if the weights have changed.
 
-    If several processes do this at once, one converts and the others wait. `log` reports conversions.
+    If several processes open a run at the same time, one process converts the model and the others wait. `log` reports
+    conversions.
     """
     folder = engine_folder(run, quantization)
     if not _is_current(folder, run, log):
@@ -212,7 +215,7 @@ def engine_folder(run: Run, quantization: Quantization) -> Path:
 
 
 def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_limit: bool) -> list[list[int]]:
-    """Return batches of sentence indices, sorted by length; with `one_limit`, a batch has one value of `longest`."""
+    """Return batches of sentence indices, sorted by length. If `one_limit`, `longest` is equal in a batch."""
     batches: list[list[int]] = []
     for place in sorted(range(len(sources)), key=lambda place: (-len(sources[place]), -longest[place])):
         full = not batches or len(batches[-1]) == BATCH
@@ -318,10 +321,11 @@ def load_fast(run: Run, quantization: Quantization = "int8", log: Log | None = N
 
 
 def choose_engine(wanted: EngineName, run: Run, search: SearchSettings, asked: Sequence[str] = ()) -> EngineName:
-    """Return the engine to use: CTranslate2 if it supports the settings, else torch.
+    """Return the engine to use. "auto" is CTranslate2 if it supports the settings, else torch.
 
-    `asked` has command-line options that need torch. "auto" chooses torch for `stop = "exact"`, which is slow in
-    CTranslate2, and for blocked n-grams and minimum lengths, for which CTranslate2 may find other translations.
+    If "ctranslate2" is `wanted` but does not support the settings, an error is raised. `asked` has the given
+    command-line options that need torch. "auto" also chooses torch for `stop = "exact"`, which is slow in CTranslate2,
+    and for blocked n-grams and minimum lengths, for which CTranslate2 may find other translations.
     """
     torch_is_better = search.no_repeat_ngram_size or search.min_length or search.stop == "exact"
     if wanted == "torch" or (wanted == "auto" and torch_is_better):

@@ -41,7 +41,10 @@ FEW = 20
 
 
 class Metric(NamedTuple):
-    """C counts, e.g. of n-grams, for each of N sentences. A metric of any set of sentences is computed from sums."""
+    """A metric of N sentences, as C counts (e.g. of n-grams) per sentence.
+
+    The score of any set of sentences is computed from the sums of the counts of these sentences.
+    """
 
     of_totals: Callable[[Array], float]
     """Computes the score from the sums of the C counts."""
@@ -199,7 +202,8 @@ def by_length(sources: Sequence[str]) -> dict[str, Rows]:
 def score_translations(translations: Sequence[str], references: Sequence[str], names: Iterable[str] = METRICS) -> Json:
     """Return sacreBLEU's scores for one reference per translation, the number of translations, and signatures."""
     if len(translations) != len(references):
-        raise CorpusError("references", f"{len(references)} lines for {len(translations)} translations")
+        problem = f"{len(references)} lines for {len(translations)} translations"
+        raise CorpusError("references", f"{problem}; give one reference for each translation")
     if not translations:
         raise CorpusError("references", "there is nothing to score")
     from sacrebleu import BLEU, CHRF, TER
@@ -328,7 +332,7 @@ def _conclude(first: str, second: str, compared: Mapping[str, Difference]) -> st
 def _lines(
     pairs: Sequence[Pair], systems: Sequence[System], groups: Mapping[str, Rows], chrf: Sequence[Metric]
 ) -> Iterator[Json]:
-    """Yield each sentence pair with its translations and their chrF: BLEU is unstable on single sentences."""
+    """Yield each sentence pair with its translations and their chrF (BLEU is not reliable for single sentences)."""
     bucket_of = {place: name for name, rows in groups.items() for place in rows.tolist()}
     scores = [[round(one.of_totals(counts_C), 2) for counts_C in one.counts_NC] for one in chrf]
     for place, pair in enumerate(pairs):
@@ -343,6 +347,6 @@ def _lines(
 
 
 def select_examples(lines: Sequence[Json], count: int) -> list[tuple[int, Json]]:
-    """Return `count` sentences with line numbers: the worst of one system, or where two systems differ most."""
+    """Return `count` sentences with line numbers: with the lowest chrF or, for two systems, the largest difference."""
     ranks = [-abs(line["difference"]) if "difference" in line else line["chrf"] for line in lines]
     return sorted(enumerate(lines, 1), key=lambda item: ranks[item[0] - 1])[:count]

@@ -275,7 +275,7 @@ def _made(line: Json) -> list[Json]:
 
 
 def _marked(text: str, reference: str) -> Text:
-    """Return the translation, with a color for words that are not in the reference in this order."""
+    """Return the translation. Words that are not in the reference, or not in this order, are colored."""
     from rich.text import Text
 
     words, marked = printable(text).split(), Text()

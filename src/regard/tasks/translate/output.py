@@ -68,7 +68,7 @@ def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 
 def translate_document(
     document: Document, translate: Callable[[list[str]], list[Translation]], advance: Callable[[int], None]
 ) -> tuple[str | bytes, list[str]]:
-    """Translate a document; equal texts are translated once. `advance` is called with numbers of translated texts.
+    """Translate a document; equal texts are translated once. `advance` is called with the number of new translations.
 
     Returns the new document, and the addresses, placeholders and numbers that are missing in translations. In the
     document, missing addresses and placeholders have been restored; numbers have not.
@@ -131,7 +131,7 @@ class TranslationFile(AbstractContextManager["TranslationFile"]):
         return whole.count(b"\n")
 
     def rest_of_pipe(self, lines: Iterable[str]) -> Iterator[str]:
-        """Return the lines of a pipe that are not yet translated; an error if its first lines have changed."""
+        """Return the lines of a pipe that are not yet translated. Raises an error if earlier lines have changed."""
         lines = iter(lines)
         count, digest = self._read
         again = list(islice(lines, max(count, self.done)))

@@ -104,7 +104,8 @@ class TranslateTraining(Training[PairExamples, PairData]):
         """Raise an error if the embeddings of both sides are tied, but the vocabulary is not joint."""
         if recipe.model.needs_joint_vocabulary and not recipe.tokenizer.joint:
             raise SettingsError(
-                'model.tie_embeddings = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie_embeddings'
+                'model.tie_embeddings = "all" needs one vocabulary; set tokenizer.joint = true, or '
+                "another value of model.tie_embeddings"
             )
 
     def read(self, recipe: Recipe) -> PairExamples:
@@ -138,7 +139,7 @@ class TranslateTraining(Training[PairExamples, PairData]):
         return PairData(*run.tokenizers, open_store(folder / "train"), valid, test)
 
     def expected_initial_loss(self, recipe: Recipe, data: PairData) -> float:
-        """Return a little more than the loss of uniform guessing, which a new model exceeds."""
+        """Return the loss of uniform guessing plus 2: a new model has a little higher loss than guessing."""
         return 2.0 + math.log(data.target.size)
 
     def card(self, recipe: Recipe, data: PairData, base: Run | None) -> dict[str, Any]:
@@ -205,7 +206,7 @@ def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, log: Log) 
 
 
 def longest_join(valid: Sequence[Pair], lengths: np.ndarray) -> int:
-    """Return the length in tokens up to which sentences are translated together; 1 means that none are.
+    """Return the maximum number of tokens of sentences that are translated together; with 1, each is translated alone.
 
     A model that has rarely seen two sentences on a line may leave one out. So if fewer than 1 % of the lines have
     several sentences, the length is 1, otherwise the 99th percentile of `lengths`.

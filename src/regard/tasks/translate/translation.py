@@ -33,7 +33,7 @@ Scripts = frozenset[str] | None
 Input = TypeVar("Input")
 
 COPIED_WORDS, COPIED_SHARE = 4, 0.8
-"""Minimum number of consecutive source words, and minimum share of the output, that count as a copy."""
+"""An output is a copy if at least this many words, and at least this share of it, are consecutive source words."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Alignment:
         return " ".join(f"{source}-{target}" for source, target in self.links)
 
     def __add__(self, other: Alignment) -> Alignment:
-        """Return the alignment of two consecutive texts with their two translations."""
+        """Return one alignment for two texts that follow each other, and for their two translations."""
         links = tuple((len(self.source) + s, len(self.target) + t) for s, t in other.links)
         return Alignment(self.source + other.source, self.target + other.target, self.links + links)
 
@@ -122,7 +122,7 @@ def search_with_retries(
 ) -> list[Translation]:
     """Search; then, if `settings.retry_failures`, search again for inputs whose output loops or is empty.
 
-    The second search blocks repeated n-grams, and the translation has at least one token.
+    The second search blocks repeated n-grams, and its output must have at least one token.
     """
 
     def failed(translation: Translation) -> bool:
@@ -172,7 +172,10 @@ def _folded(text: str) -> list[str]:
 
 
 def loops(written: Sequence[str]) -> bool:
-    """Whether a word occurs four times in a row, or up to eight words three times, or part of a long word six times."""
+    """Whether words are repeated: one word four times in a row, or a group of two to eight words three times in a row.
+
+    A long word that contains the same letters six times in a row also counts.
+    """
     if any(len(word) >= 20 and re.search(r"(\w{1,8}?)\1{5,}", word) for word in written):
         return True
     if len(written) - len(set(written)) < 3:  # a fast test: the shortest loop is one word and three repetitions
@@ -235,7 +238,7 @@ def _within(tokenizer: Tokenizer, limit: int, text: str) -> bool:
 
 
 def join(source: str, parts: Sequence[Translation]) -> Translation:
-    """Join translations of the pieces of a text. The score is the mean over tokens; alternatives are left out."""
+    """Join translations of the pieces of a text. The score is the mean over all tokens; alternatives are left out."""
     if len(parts) == 1:
         return parts[0]
     sizes = [len(part.tokens) + 1 for part in parts]

@@ -171,11 +171,11 @@ class Translator:
         """Translate texts that need not be cut into pieces; retry failures, if `settings.retry_failures`."""
         prefixes = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
         if len(prefixes) != len(texts):
-            raise SettingsError(f"{len(prefixes)} prefixes for {len(texts)} texts; give one for all or one for each")
+            raise SettingsError(f"{len(prefixes)} prefixes for {len(texts)} texts; give one, or one for each text")
         prefix_ids = list(map(tuple, self.target.encode_many(prefixes)))
         for written, ids in zip(prefixes, prefix_ids, strict=True):
             if UNK in ids and not settings.replace_unknown:
-                raise SettingsError(f'the prefix "{written}" contains a word that is not in the vocabulary')
+                raise SettingsError(f'the prefix "{written}" contains a word that is not in the vocabulary; change it')
         inputs = list(map(SearchInput, texts, self.source.encode_many(texts), prefix_ids))
         return search_with_retries(inputs, settings, partial(self._search, nbest=nbest, tree=tree))
 

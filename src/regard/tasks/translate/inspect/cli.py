@@ -245,7 +245,7 @@ def _print_layer(attention: str, row: Sequence[HeadReport], most: float) -> None
 
 
 def _role(head: HeadReport) -> str:
-    """Return the strongest role of a head as text: where its largest weight is, and how often."""
+    """Return the strongest role of a head as text, e.g. "80% 1 back": in 80 % of cases, the token before."""
     if not head.roles:
         return "·"
     role, *others = head.roles

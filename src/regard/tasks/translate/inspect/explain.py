@@ -85,7 +85,10 @@ def explain(
 def compare_explanations(
     translator: Translator, examples: Sequence[ExplainedExample], ways: Ways = EVERY_WAY, **settings: Any
 ) -> Faithfulness:
-    """Measure the faithfulness of explanation methods; `settings` are passed to `measure_faithfulness`."""
+    """Measure how faithful explanation methods are to the model.
+
+    `ways` has, for each name, a method and its options. `settings` are passed to `measure_faithfulness`.
+    """
     ways = {name: (method, _options(translator, options)) for name, (method, options) in ways.items()}
     cases = [read_case(translator, one) for one in examples if one.source.strip() and one.target.strip()]
     return measure_faithfulness(translator.model, cases, ways, **settings)
@@ -112,7 +115,7 @@ def _side_index(side: TraceSide, text: str) -> list[int]:
 
 
 def _options(translator: Translator, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the name of the baseline in `options` by its tokens."""
+    """Replace the name of the baseline in `options` by its two tokens (source and target), or None for "zero"."""
     name = options.get("baseline", "zero")
     tokens = {"zero": None, "unk": (UNK, UNK), "pad": (translator.source.pad, translator.target.pad)}
     if name not in tokens:
@@ -125,7 +128,8 @@ def identify(
 ) -> Identifiability:
     """Measure how well tokens can be recovered from encoder states, on lines that the model was not trained on.
 
-    Equal lines are used once, so that no line is in both the training and the test part.
+    70 % of the lines train maps from states to tokens, the others test the maps. Equal lines are used once, so that no
+    line is in both parts. A token is searched among the tokens of its line or, if `whole_vocabulary`, among all tokens.
     """
     encoded = sorted({tuple(ids) for ids in translator.source.encode_many(list(lines)) if ids})
     if len(encoded) < FEWEST:
@@ -146,7 +150,11 @@ def identify(
 
 
 class CorpusMeasurements(NamedTuple):
-    """Results of `survey`."""
+    """Results of `survey`.
+
+    `faithfulness`: how faithful explanation methods are to the model; `identifiability`: how well input tokens can be
+    recovered from encoder states.
+    """
 
     faithfulness: Faithfulness
     identifiability: Identifiability
@@ -161,9 +169,10 @@ class CorpusMeasurements(NamedTuple):
 def survey(
     run: Run, pairs: Sequence[Pair] = (), *, sentences: int, log: Callable[[str], None] = lambda message: None
 ) -> CorpusMeasurements:
-    """Measure faithfulness and token identifiability on `pairs` or held-out pairs, and store the results in the run.
+    """Measure faithfulness and token identifiability, and store the results in the run.
 
-    Faithfulness is measured on the first `sentences` pairs, token identifiability on all source sentences.
+    Faithfulness is measured on the first `sentences` of `pairs`, token identifiability on all their source sentences.
+    If `pairs` is empty, the held-out pairs of the run are used.
     """
     pairs = [pair for pair in pairs or run.held_out() if pair.source.strip() and pair.target.strip()]
     if not pairs:

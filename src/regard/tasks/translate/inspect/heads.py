@@ -59,7 +59,7 @@ Span = tuple[int, int]
 
 
 class WordRelation(NamedTuple):
-    """A grammatical relation, from the words `queries` to the words `keys`."""
+    """A grammatical relation, e.g. "subject → verb": a head with this role attends from `queries` to `keys`."""
 
     name: str
     queries: tuple[Span, ...]
@@ -82,8 +82,8 @@ class AnnotatedExample(NamedTuple):
 def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
     """Return at most `count` pairs that a run was not trained on.
 
-    These are the held-out pairs that the run stores or, if it stores none or is validated on the phrasebook, which has
-    annotations, the validation data of its recipe.
+    Usually these are the held-out pairs that are stored in the run. The validation data of the recipe is read instead
+    in two cases: the run has no stored pairs, or its validation data is the phrasebook, which has annotations.
     """
     data = run.recipe.data
     is_book = bool(data.valid) and all(corpus_of(one.source) == "phrasebook" for one in data.valid)
@@ -102,14 +102,18 @@ def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
 def parsed_examples(
     path: str, target: str, count: int, translate: Callable[[list[str]], list[str]]
 ) -> list[AnnotatedExample]:
-    """Return the first sentences of a CoNLL-U file, with the lines of the file `target` or with translations."""
+    """Return the first `count` sentences of the CoNLL-U file `path`, with their translations.
+
+    These are the lines of the file `target` or, if `target` is empty, the results of `translate`.
+    """
     parses = list(islice(read_conllu(path), count))
     if not parses:
         raise CorpusError(path, "has no sentence")
     if not target:
         targets = translate([parse.text for parse in parses])
     elif len(targets := list(islice(read_lines(target), count))) < len(parses):
-        raise CorpusError(target, f"{len(targets):,} lines for the {len(parses):,} sentences of {path}")
+        problem = f"{len(targets):,} lines for the {len(parses):,} sentences of {path}"
+        raise CorpusError(target, f"{problem}; give one line for each sentence")
     return [
         AnnotatedExample(parse.text, line, tuple(_dependencies(parse)), source_words=tuple(parse.spans))
         for parse, line in zip(parses, targets, strict=False)
@@ -119,11 +123,12 @@ def parsed_examples(
 def with_links(examples: Sequence[AnnotatedExample], path: str, first: int = 0) -> list[AnnotatedExample]:
     """Add the word alignments of a file in the Pharaoh format ("0-0 1-2") to the examples, line by line.
 
-    Words are separated by spaces, or are those of the CoNLL-U file. `first` is the index of the first word, 0 or 1.
+    The file counts words that are separated by spaces or, in sources from a CoNLL-U file, the words of that file.
+    `first` is the index of the first word: 0 or 1.
     """
     lines = list(islice(read_lines(path), len(examples)))
     if len(lines) < len(examples):
-        raise CorpusError(path, f"{len(lines):,} lines for {len(examples):,} pairs")
+        raise CorpusError(path, f"{len(lines):,} lines for {len(examples):,} pairs; give one line for each")
     linked = []
     for number, (example, line) in enumerate(zip(examples, lines, strict=True), 1):
         source, target = (
@@ -176,7 +181,7 @@ def _annotate(phrase: Phrase) -> AnnotatedExample:
 
 
 def _grammar(roles: Roles, spans: Sequence[Span]) -> Iterator[WordRelation]:
-    """Yield the relations of subject and verb, and of object and verb. A word that is both ("they're") is left out."""
+    """Yield the relations of subject and verb, and of object and verb. A word in both ("they're") is left out."""
     for name, part in (("subject", roles.subject), ("object", roles.object)):
         ones = tuple(spans[place] for place in part if place not in roles.verb)
         others = tuple(spans[place] for place in roles.verb if place not in part)
@@ -235,7 +240,7 @@ def describe_heads(
         raise SettingsError("this model has no attention, so there are no heads to measure")
     examples = [example for example in examples if example.source.strip() and example.target.strip()]
     if not examples:
-        raise SettingsError("no pair has text on both sides; heads are measured on a few hundred pairs")
+        raise SettingsError("no pair has text on both sides; give pairs with text, at best a few hundred")
     pairs = [Pair(example.source, example.target) for example in examples]
     texts = zip(*(training or pairs), strict=True)
     frequencies = (token_frequencies(next(texts), source), token_frequencies(next(texts), target))
@@ -254,10 +259,10 @@ def describe_heads(
 def choose_alignment(
     translator: Translator, examples: Sequence[AnnotatedExample]
 ) -> tuple[RankedHead, AlignmentScores]:
-    """Choose the heads, shift and rule that align words best; return them, and the scores of the mean of all heads.
+    """Choose the heads, `shift` and rule (see `AlignmentHeads`) that align words best.
 
-    They are chosen on every second example with a gold alignment. Their scores and those of the mean are measured on
-    the other examples.
+    Returns the choice with its scores and, for comparison, the scores of the mean of all heads. The choice is made on
+    every second example with a gold alignment; both scores are measured on the other examples.
     """
     linked = [example for example in examples if example.links]
     gold = [_word_links(example) for example in linked]
@@ -319,9 +324,9 @@ class CandidateRoles(NamedTuple):
     """The roles that heads may have in one sentence, for all layers of a kind (encoder, decoder, cross)."""
 
     seen_TS: Tensor
-    """Which queries and keys are used: all but start and end tokens."""
+    """Mask of the queries and keys that are used: all except start and end tokens."""
     right: dict[HeadLook, Tensor]
-    """For each role, the keys [T, S] that a head with this role attends to."""
+    """For each role, a mask [T, S] of the keys that a head with this role attends to."""
 
 
 def _candidate_roles(
@@ -359,7 +364,10 @@ def attention_kind(name: str) -> str:
 def _syntax(
     relations: Sequence[WordRelation], pieces: Sequence[Piece], special: tuple[int, int]
 ) -> dict[HeadLook, Tensor]:
-    """Return the right keys for each relation; `special`: number of special tokens before and after the pieces."""
+    """Return, for each relation, a mask [T, S] of the keys that a head with this role attends to.
+
+    `special` has the number of special tokens before and after the pieces.
+    """
     right: dict[HeadLook, Tensor] = {}
     for name, queries, keys in relations:
         look = HeadLook("syntactic", name)

@@ -35,7 +35,8 @@ from regard.tasks.translate.translator import Translator, load
 SHOWN_PLACES, SHOWN_DIMENSIONS = 48, 128
 """Minimum number of positions, and maximum number of dimensions, of the positional encodings on the page."""
 MIXING_WORK, GRADIENT_WORK = 1e11, 2e11
-"""Hidden token attribution and integrated gradients are left out if they need more multiplications than this."""
+"""Maximum number of multiplications for hidden token attribution, and for integrated gradients. If an analysis needs
+more, it is left out."""
 TITLES = {"gradient": "gradient × input", "integrated": "integrated gradients", "alti": "ALTI"}
 MEASUREMENTS = {
     HEADS: {"heads"},
@@ -106,7 +107,10 @@ def _check(translator: Translator, text: str, target: str | None) -> None:
 
 
 def _probabilities(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
-    """Return the translation and its scores, the most probable tokens at each step, and ranks of generated tokens."""
+    """Return the translation with its scores, the most probable tokens at each step, and the ranks of its tokens.
+
+    `given`: whether the user gave the translation.
+    """
     assert trace.next is not None
     written_T = trace.next.gather(-1, batch.target_output_BT[0][:, None])[:, 0]
     rank_T = (trace.next > written_T[:, None]).sum(-1) + 1
@@ -156,7 +160,10 @@ def _attentions(trace: Trace) -> Iterator[Json]:
 
 
 def _start(translator: Translator, roles: Sequence[Json], present: Collection[tuple[str, int]]) -> Json | None:
-    """Return the head that the page shows first: one chosen for word alignment, or else the best at aligning words."""
+    """Return the head that the page shows first; None if no head aligns words.
+
+    It is a head that was chosen for word alignment or, if there is none, the head with the best alignment role.
+    """
     aligning = sorted((role for role in roles if role["role"] == "alignment"), key=lambda role: -role["share"])
     chosen = translator.alignment.heads if translator.alignment else ()
     for attention, head in [*chosen, *((role["name"], role["head"]) for role in aligning)]:
@@ -213,7 +220,7 @@ def _role(head: Json) -> Json:
 
 
 def _planes(translator: Translator, trace: Trace, batch: Batch) -> Iterator[Json]:
-    """Yield token embeddings, then the hidden states of each layer, of source and target in two dimensions."""
+    """Yield the token embeddings, then the hidden states of each layer, projected to two dimensions."""
     ids = {"source": batch.source.ids_BS[0], "target": batch.target_output_BT[0]}
     vectors: dict[str, dict[str, Tensor]] = {"vocabulary": {}}
     for side, part in (("source", "encoder"), ("target", "decoder")):
@@ -283,8 +290,9 @@ def inspect_run(
 ) -> Json:  # fmt: skip
     """Return the data of the page for a sentence, with measurements over many sentences stored in the run folder.
 
-    These are roles of heads (`regard heads RUN --save`), faithfulness of explanations and token identifiability
-    (`regard inspect RUN --measure`). `translator` and `measured` are loaded from the run unless they are given.
+    The measurements are roles of heads (`regard heads RUN --save`), faithfulness of explanations and token
+    identifiability (`regard inspect RUN --measure`). `translator` and `measured` are loaded from the run if they are
+    not given.
     """
     measured = read_measured(run) if measured is None else measured
     heads, faithfulness, identifiability = (measured[name] for name in MEASUREMENTS)

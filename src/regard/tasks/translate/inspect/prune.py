@@ -49,9 +49,10 @@ Method = Literal["gates", "importance"]
 GATES_SHARE = 0.3
 """Share of all training steps that train the gates; the others train the model without the removed heads."""
 FULL_RATE, LEAST_RATE = 0.25, 0.1
-"""If training takes less than 0.25 of the run's own time, the learning rate is lower, but at least 0.1 of the run's."""
+"""If pruning trains for less than 0.25 of the training time of the run, it uses a lower learning rate than the run: in
+proportion to the time, but at least 0.1 of the learning rate of the run."""
 CHUNK = 50
-"""Number of sentences that the two runs translate in turn, so that the load of the machine is the same for both."""
+"""The two runs take turns, each with this many sentences, so that the load of the machine is the same for both."""
 
 
 class GateTrainUnit(TranslateTrainUnit):
@@ -77,7 +78,7 @@ class GateTrainUnit(TranslateTrainUnit):
 
 
 def learn_gates(model: Seq2Seq, recipe: Recipe, prepared: PairData, left: int, *, weights_follow: bool) -> HeadGates:
-    """Train gates on the heads of a model until `left` are open. `weights_follow` trains the weights, too."""
+    """Train gates on the heads of a model until `left` gates are open. `weights_follow` trains the weights, too."""
     settings = replace(
         recipe.train, ema_decay=0.0, average_checkpoints=0, cooldown=0.0, patience=0,
         validate_every=recipe.train.max_steps, checkpoint_every=recipe.train.max_steps,
@@ -128,6 +129,8 @@ def compare_runs(runs: tuple[Run, Run], pairs: Sequence[Pair]) -> dict[str, list
 
 @dataclass(frozen=True)
 class Pruning:
+    """The result of `prune_run`. The parent run is the run before pruning."""
+
     parent: str
     by: Method
     kept: dict[str, tuple[int, ...]]
@@ -153,8 +156,9 @@ def prune_run(
 ) -> Pruning:  # fmt: skip
     """Remove the share `share` of all heads from a run, and write the result as the new run `out`.
 
-    `weights_follow` trains the weights together with the gates. `minutes` limits all training; by default, it takes 0.6
-    of the steps of the run; 0 means no training, which needs `by="importance"`. `data` replaces the training data.
+    `weights_follow` trains the weights together with the gates. `minutes` limits the time of all training.
+    With None, training takes 0.6 of the training steps of the run. With 0 there is no training, which needs
+    `by="importance"`. `data` replaces the training data.
     """
     out = Run.refuse_existing(out)
     settings = run.recipe.model
