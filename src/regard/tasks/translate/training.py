@@ -104,7 +104,7 @@ class TranslateTraining(Training[PairExamples, PairData]):
         """Raise an error if the embeddings of both sides are tied, but the vocabulary is not joint."""
         if recipe.model.needs_joint_vocabulary and not recipe.tokenizer.joint:
             raise SettingsError(
-                'model.tie_embeddings = "all" needs one vocabulary; set tokenizer.joint = true, or '
+                'model.tie_embeddings = "all" needs one vocabulary: set tokenizer.joint = true, or '
                 "another value of model.tie_embeddings"
             )
 
