@@ -109,7 +109,7 @@ class Engine:
         hypotheses per sentence.
         """
         if sources and (most := max(map(len, sources)) + 1) > self.longest:
-            problem = f"a sentence has {most} tokens, but the exported model can read at most {self.longest}"
+            problem = f"a sentence of {most} tokens is longer than the {self.longest} positions of the exported model"
             advice = f"set search.max_source_tokens below {self.longest}, so that long lines are split"
             raise ModelError(f"{problem}; cut the sentence, or {advice}")
         longest = [min(limit, self.longest) for limit in longest]
