@@ -34,7 +34,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 def read_table(path: str | Path) -> dict[str, Any]:
-    """The nested tables of a recipe file, not checked. A file without `format` is taken as the current format."""
+    """Tables of a recipe file. Only `format` (default: current) is checked; older formats are converted."""
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -303,7 +303,7 @@ def mark(nodes: Sequence[Node]) -> Marked:
 
 
 def _count_words(boxes: Sequence[Box], starts: list[int], ends: list[int]) -> list[Box]:
-    """Convert character positions of boxes to word positions, by the `starts` and `ends` of all words."""
+    """Boxes with word positions instead of character positions, without placeholders that are joined to a word."""
     counted = []
     for box in boxes:
         first, last = bisect_right(ends, box.start), bisect_left(starts, box.end)

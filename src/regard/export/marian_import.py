@@ -110,7 +110,7 @@ def from_marian(
         if name in ours:
             rows = source_rows if name.startswith("encoder.") else target_rows
             if len(ours[name]) != max(rows) + 1:
-                raise RunError(f"{where}: {max(rows) + 1} tokens in the vocabulary for {len(ours[name])} embeddings")
+                raise RunError(f"{where}: vocabulary of {max(rows) + 1} tokens, but {len(ours[name])} embeddings")
             ours[name] = ours[name][rows]
     if bias_1V is not None and bias_1V.any():
         ours["output.bias"] = bias_1V[0, target_rows]

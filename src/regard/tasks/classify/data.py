@@ -113,7 +113,7 @@ Window = tuple[int, int, int]
 def make_windows(lengths: Sequence[int], settings: ClassifySettings) -> tuple[list[Window], int]:
     """Divide a document into windows; return them, and the number of tokens that are left out.
 
-    `lengths` has the number of tokens of each sentence. A sentence that is too long becomes several windows of about
+    `lengths` has the number of tokens of each sentence. A sentence is one window or, if too long, several of about
     equal length. If the document is too long, windows are kept alternately from the start and from the end
     (`truncate = "middle"`), or only from the start (`truncate = "end"`).
     """
