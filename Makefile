@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Each process compiles what it imports anew if it may not keep the result; a test run has many processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 # torch is installed first and alone: with an open version range, pip would install several GB of GPU packages. PyTorch's
 # CPU index is tried once, then the index that pip is configured for.
 TORCH := torch==2.13.0

@@ -19,15 +19,8 @@ from multiprocessing import reduction
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.preloaded"])
-
-
-def fork_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Worker processes of translators start in this way too."""
-    monkeypatch.setattr("regard.tasks.translate.translator.START_METHOD", "forkserver")
 
 
 class Descriptor:

@@ -16,7 +16,7 @@ from tests.processes import start
 from tests.small_chats import chat_arguments, write_dialogues
 from tests.small_runs import train_arguments, write_corpus
 
-STEPS, FEW = "train.max_steps=24", "train.max_steps=12"
+STEPS, FEW = "train.max_steps=24", "train.max_steps=16"
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,6 @@ from regard.tasks.translate.output import TranslationFile
 from regard.tasks.translate.translation import texts_of
 from regard.tasks.translate.translator import Workers, load
 from tests.export.runs import random_recipe, random_run, sentences
-from tests.processes import fork_workers
 
 pytest.importorskip("ctranslate2")
 
@@ -351,8 +350,7 @@ def test_workers_do_not_outlive_who_asks():
     assert not Path(f"/proc/{child}").exists()
 
 
-def test_workers_give_what_one_process_gives(run, monkeypatch):
-    fork_workers(monkeypatch)
+def test_workers_give_what_one_process_gives(run):
     texts = ["", *sentences(7)]
     workers = Workers([run.folder], 2)
     try:

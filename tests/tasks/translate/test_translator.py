@@ -25,7 +25,6 @@ from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
 from regard.tasks.translate.translator import Translator, Workers
 from regard.text.tokenizer import EOS, SOS, UNK, train_tokenizer
-from tests.processes import fork_workers
 
 LINES = ["ein Hund und ein Kind rennen schnell", "die Katze schläft"]
 
@@ -415,8 +414,7 @@ def test_a_worker_that_cannot_open_the_run_says_why(runs, tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_worker_that_is_ended_is_told(runs, monkeypatch):
-    fork_workers(monkeypatch)
+def test_a_worker_that_is_ended_is_told(runs):
     workers = Workers([runs / "a"], 1, "; --workers 1 needs less memory")
     try:
         workers._pool.submit(os._exit, 1)  # as when the system ends it
