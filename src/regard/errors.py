@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -60,5 +59,7 @@ class Terminated(KeyboardInterrupt):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The text '; did you mean "x"?', where x is the name in `known` closest to `name`; "" if no name is close."""
+    import difflib  # here, because help does not need it
+
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f'; did you mean "{matches[0]}"?' if matches else ""

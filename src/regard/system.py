@@ -7,7 +7,6 @@ depends on the feature. If results depend on it (locks), another implementation 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import io
 import os
@@ -82,6 +81,8 @@ def give_back() -> None:
 
 def _glibc(name: str) -> Callable[..., int] | None:
     """The function `name` of the C library of this process; None if there is no such function."""
+    import ctypes  # here, because help does not need it
+
     try:
         return getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError, TypeError):  # TypeError: Windows has no handle for "this process"

@@ -40,7 +40,7 @@ def test_a_task_states_its_facts(name):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_setting_of_a_task_has_help(name):
-    settings = tasks.find(name).settings
+    settings = tasks.settings_class(tasks.find(name))
     if settings:
         assert settings.__name__ == f"{name.title().replace('-', '')}Settings"
         assert all(describe(settings)[field.name] for field in dataclasses.fields(settings))
@@ -52,7 +52,7 @@ def test_the_defaults_of_a_task_are_a_recipe_that_it_accepts(name):
     recipe = make_recipe({"data": {"task": name}})
     assert recipe.model.kind == task.model_kind
     assert recipe.train.metric == task.metrics[0]
-    assert isinstance(recipe.task, task.settings or type(None))
+    assert isinstance(recipe.task, tasks.settings_class(task) or type(None))
     table = to_table(recipe)
     assert table.keys() - {"data", "tokenizer", "model", "train"} == (
         ({name} if task.settings else set()) | ({"search"} if task.writes else set())

@@ -9,14 +9,17 @@ import errno
 import os
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from regard import __version__, plugins
+from regard import __version__
 from regard.errors import RegardError, SettingsError, Terminated, nearest
 from regard.registry import TASKS
 from regard.system import keep_memory, use_utf8_output
 from regard.tasks import find as find_task
 from regard.tasks import part_name
-from regard.terminal import Command, listed
+
+if TYPE_CHECKING:
+    from regard.terminal import Command
 
 GENERAL = {
     "Train": {
@@ -61,10 +64,9 @@ def find_command(name: str) -> Command:
     known = commands()
     if name not in known:
         raise SettingsError(f'there is no command "{name}"{nearest(name, known)} (see "regard --help")')
-    found = import_module(known[name][0]).COMMANDS[name]
+    found: Command | str = import_module(known[name][0]).COMMANDS[name]
     if isinstance(found, str):  # the name of another module, which is imported for this command only
-        found = import_module(found).COMMANDS[name]
-    assert isinstance(found, Command)
+        return import_module(found).COMMANDS[name]
     return found
 
 
@@ -85,8 +87,11 @@ def main(argv: list[str] | None = None) -> int:
         print(f"regard {__version__}")
         return 0
     try:
-        for file in files:
-            plugins.load(file)
+        if files:
+            from regard import plugins
+
+            for file in files:
+                plugins.load(file)
         name, *words = arguments
         command = find_command(name)
         options = command.parser(f"regard {name}", words).parse(words)
@@ -121,5 +126,5 @@ def overview() -> str:
         "",
     ]
     for group, entries in groups().items():
-        lines += [f"{group}:", *listed({name.ljust(width): text for name, (_, text) in entries.items()}), ""]
+        lines += [f"{group}:", *(f"  {name:<{width}}  {text}" for name, (_, text) in entries.items()), ""]
     return "\n".join([*lines, "Start with:  regard demo"])

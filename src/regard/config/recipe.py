@@ -84,24 +84,25 @@ def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
     task = find_task(name, where)
     given = {name: section for name, section in table.items() if name not in ("format", "sizes")}
     _refuse_other_sections(given, task, where)
-    kinds = get_type_hints(Recipe) | {task.name: task.settings}
+    kinds = get_type_hints(Recipe) | {task.name: _settings_class(task)}
     below = join_tables({"train": {"metric": task.metrics[0]}}, task.defaults)
     values = {
         "task" if name == task.name else name: _convert(section, kinds[name], where, name)
         for name, section in join_tables(below, given).items()
     }
     if task.settings and "task" not in values:
-        values["task"] = task.settings()
+        values["task"] = _settings_class(task)()
     return Recipe(**values)
 
 
 def find_task(name: str, where: str = "data.task") -> Task:
     """The task with this name; imports the module that the registry gives for it."""
-    if name not in TASKS:
-        guess = nearest(str(name), TASKS) or f"; choose from {', '.join(TASKS)}"
-        raise SettingsError(f'{where}: there is no task "{name}"{guess}')
-    task: Task = import_module(TASKS[name]).TASK
+    task: Task = import_module("regard.tasks").find(name, where)
     return task
+
+
+def _settings_class(task: Task) -> Any:
+    return import_module("regard.tasks").settings_class(task)
 
 
 def join_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,7 +127,7 @@ def all_sections() -> dict[str, type]:
     """The settings class of each section: data, tokenizer, train, search and one per task, but not model."""
     hints = get_type_hints(Recipe)
     shared = {name: hints[name] for name in ("data", "tokenizer", "train", "search")}
-    return shared | {name: task.settings for name in TASKS if (task := find_task(name)).settings}
+    return shared | {name: _settings_class(task) for name in TASKS if (task := find_task(name)).settings}
 
 
 def _sections(task: Task) -> list[str]:

@@ -2,7 +2,8 @@
 
 A task is a folder whose file names are fixed, or, in a plugin, a single module that holds the same objects:
 
-    __init__.py     TASK         the description (`Task`) and the settings; imports no torch
+    __init__.py     TASK         the description (`Task`); imports nothing else, so that help is immediate
+    settings.py                  the dataclass of its section in a recipe (optional); imports no torch
     training.py     TRAINING     from files to a trained run (`regard.tasks.training.Training`)
     <module>.py     load(run)    opens a trained run and returns its predictor
     report.py       report       more sections of report.html (optional)
@@ -17,29 +18,31 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from regard.config.recipe import find_task as find
-from regard.errors import CorpusError
+from regard.errors import CorpusError, SettingsError, nearest
 from regard.registry import TASKS
 
 if TYPE_CHECKING:
     from regard.config import Corpus
     from regard.run import Run
 
-__all__ = ["Task", "find", "has_part", "load", "names", "part", "part_name", "single_file", "writing"]
+__all__ = ["Task", "find", "has_part", "load", "names", "part", "part_name", "settings_class", "single_file", "writing"]
 
 PARTS = {"training": "TRAINING", "report": "report", "inspect": "inspect", "cli": "COMMANDS", "api": "Request"}
 """For each part of a task, the name that its module defines. A task in a single module has the parts whose names the
 module defines."""
 
 
-@dataclass(frozen=True)
-class Task:
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Task(NamedTuple):
+    """The description of a task."""
+
     name: str
     """The name in data.task, --task and the registry, and of the section of the task in a recipe."""
     help: str
@@ -58,13 +61,13 @@ class Task:
     """Validation scores that train.metric may name, to select the best weights; the first one is the default."""
     scores: Mapping[str, str]
     """All scores that are shown, with their formats, e.g. {"f1": "macro F1 {:.2%}"}; the most important one first."""
-    commands: Mapping[str, str] = field(default_factory=dict)
+    commands: Mapping[str, str] = NOTHING
     """The commands in cli.py, each with one line of help."""
-    settings: type | None = None
-    """Dataclass of the section of the task in a recipe; None if there is no section."""
+    settings: str = ""
+    """Name of the dataclass in settings.py, for the section of the task in a recipe; empty: there is no section."""
     writes: bool = False
     """Whether the models write text. Recipes of such tasks have a [search] section."""
-    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    defaults: Mapping[str, Mapping[str, Any]] = NOTHING
     """Settings that differ from the general defaults, by section. A recipe, the plan and the user override them."""
     unit: str = "tokens"
     """What the loss is averaged over and the training speed is counted in, e.g. "documents"."""
@@ -72,6 +75,20 @@ class Task:
     """Settings that are an error for this task, e.g. "train.r_drop"."""
     kept: tuple[str, ...] = ()
     """Settings of [data] that fine-tuning copies from the run that is fine-tuned."""
+
+
+def find(name: str, where: str = "data.task") -> Task:
+    """The task with this name; imports the module that the registry gives for it."""
+    if name not in TASKS:
+        guess = nearest(str(name), TASKS) or f"; choose from {', '.join(TASKS)}"
+        raise SettingsError(f'{where}: there is no task "{name}"{guess}')
+    task: Task = import_module(TASKS[name]).TASK
+    return task
+
+
+def settings_class(task: Task) -> Any:
+    """The dataclass of the section of a task in a recipe; None if there is no section."""
+    return getattr(part(task.name, "settings"), task.settings) if task.settings else None
 
 
 def names() -> tuple[str, ...]:

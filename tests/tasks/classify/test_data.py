@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from regard.config import Corpus, TokenizerSettings
 from regard.errors import CorpusError
-from regard.tasks.classify import ClassifySettings
 from regard.tasks.classify.data import (
     LabeledDocument,
     encode_document,
@@ -18,6 +17,7 @@ from regard.tasks.classify.data import (
     sentences_of,
     show_document,
 )
+from regard.tasks.classify.settings import ClassifySettings
 from regard.text.tokenizer import EOS, train_tokenizer
 
 EXPECTED = [LabeledDocument(("good",), "A film, and a good one."), LabeledDocument(("bad",), 'He said "no".')]

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.bm25 import QueryCoverage
 from regard.tasks.retrieve.data import KnowledgeEntry, texts_of
 from regard.tasks.retrieve.index import KnowledgeIndex
 from regard.tasks.retrieve.retriever import Retriever
+from regard.tasks.retrieve.settings import RetrieveSettings
 from tests.small_faq import CAFE, PARAPHRASES, STRANGERS, cafe
 
 RETRIEVER = Retriever(KnowledgeIndex(cafe(), RetrieveSettings(method="bm25")))

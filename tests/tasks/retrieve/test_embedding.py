@@ -10,8 +10,8 @@ import torch
 import regard
 from regard.cli import main
 from regard.errors import SettingsError
-from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.embedding import FolderEmbedder
+from regard.tasks.retrieve.settings import RetrieveSettings
 from tests.small_knowledge import write_faq
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "when", "do", "you", "open", "card", "pay", "by", "can", "i", "cake"]

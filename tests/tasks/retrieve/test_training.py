@@ -13,11 +13,11 @@ from regard.config import Corpus, DataSettings, Recipe, TokenizerSettings
 from regard.data.pairs import Pair
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.models.transformer_settings import TextEncoderSettings
-from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.data import KnowledgeEntry, PreparedKnowledge, TrainingKnowledge
 from regard.tasks.retrieve.index import POWER, KnowledgeIndex, MatchScores
 from regard.tasks.retrieve.retriever import Retriever
 from regard.tasks.retrieve.scores import find_weight, rank, right_entries, score, tune
+from regard.tasks.retrieve.settings import RetrieveSettings
 from regard.tasks.retrieve.training import RetrieveTrainUnit
 from regard.text.tokenizer import train_tokenizer
 from tests.small_faq import cafe

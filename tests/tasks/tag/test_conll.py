@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from regard.config import Corpus, TokenizerSettings
 from regard.errors import CorpusError
-from regard.tasks.tag import TagSettings
 from regard.tasks.tag.conll import TaggedSentence, looks_like_columns, read_tagged, read_words, write_conll
 from regard.tasks.tag.data import encode_words, make_words, windows
+from regard.tasks.tag.settings import TagSettings
 from regard.tasks.tag.spans import find_scheme, find_spans
 from regard.text.tokenizer import EOS, SOS, UNK, train_tokenizer
 

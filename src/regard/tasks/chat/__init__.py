@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from regard.config.ranges import CheckedSettings, Count
 from regard.tasks import Task
 
 TURN = "<turn>"
 """Token that ends a turn inside a context."""
-
-
-@dataclass(frozen=True)
-class ChatSettings(CheckedSettings):
-    """Settings of replies."""
-
-    section: ClassVar[str] = "chat"
-
-    context_turns: Count = 5
-    """Maximum number of turns that the model reads to reply; 1: only the last turn."""
-
 
 TASK = Task(
     name="chat",
@@ -31,7 +16,7 @@ TASK = Task(
     module="chatbot",
     command="chat",
     commands={"chat": "talk to a run trained on conversations, or to a knowledge base"},
-    settings=ChatSettings,
+    settings="ChatSettings",
     writes=True,
     defaults={
         "tokenizer": {"special_tokens": [TURN]},

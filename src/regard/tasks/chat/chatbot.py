@@ -13,8 +13,9 @@ import torch
 from regard.config import DataSettings
 from regard.models.base import Seq2Seq
 from regard.run import Run
-from regard.tasks.chat import TURN, ChatSettings
+from regard.tasks.chat import TURN
 from regard.tasks.chat.data import fit, join_turns
+from regard.tasks.chat.settings import ChatSettings
 from regard.tasks.generation import Searcher, SearchInput, check_search, spell
 from regard.tasks.translate import translator as translate
 from regard.tasks.translate.translation import Flag, Translation

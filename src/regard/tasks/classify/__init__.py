@@ -2,44 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
-
-from regard.config.ranges import CheckedSettings, Count, Positive, Range, Share, require
 from regard.tasks import Task
-
-
-@dataclass(frozen=True)
-class ClassifySettings(CheckedSettings):
-    """Settings for reading and labeling documents."""
-
-    section: ClassVar[str] = "classify"
-
-    multi_label: bool = False
-    """A document may have any number of labels; each label is decided independently."""
-    markup: Literal["remove", "keep"] = "remove"
-    """Convert tags such as <br /> and entities such as &amp; to plain text (remove), or keep them."""
-    sentence_tokens: Annotated[int, Range(4)] = 50
-    """A sentence with more tokens is divided into several sentences."""
-    max_tokens: Count = 500
-    """Maximum number of tokens of a document; whole sentences of a longer document are left out."""
-    truncate: Literal["middle", "end"] = "middle"
-    """Which part of a document that is too long is left out."""
-    word_dropout: Share = 0.1
-    """Share of tokens that are replaced by UNK in training, chosen again each time a document is used."""
-    class_weights: Literal["none", "balanced"] = "none"
-    """Weights in the loss: equal for all documents (none), or with an equal sum for all labels (balanced)."""
-    temperature: Positive = 1.0
-    """Logits are divided by this before the softmax or sigmoid; training tunes it on the validation part."""
-    threshold: Annotated[float, Range(above=0, below=1)] = 0.5
-    """With multi_label, the minimum probability of an assigned label."""
-    batch_tokens: Count = 8192
-    """Number of tokens per batch when documents are classified."""
-
-    def check(self) -> None:
-        is_enough = self.max_tokens >= self.sentence_tokens
-        require(is_enough, "classify.max_tokens must be at least classify.sentence_tokens")
-
 
 TASK = Task(
     name="classify",
@@ -50,7 +13,7 @@ TASK = Task(
     module="classifier",
     command="classify",
     commands={"classify": "label documents, and show the words and sentences with the most attention"},
-    settings=ClassifySettings,
+    settings="ClassifySettings",
     defaults={
         "model": {"arch": "han"},
         "tokenizer": {"kind": "word", "lowercase": True, "vocab_size": 30_000},

@@ -18,8 +18,8 @@ from regard.errors import RunError, nearest
 from regard.layers.hooks import trace
 from regard.models.base import ClassifierModel, count_parameters
 from regard.run import Run
-from regard.tasks.classify import ClassifySettings
 from regard.tasks.classify.data import LabeledDocument, ShownWindow, encode_document, show_document
+from regard.tasks.classify.settings import ClassifySettings
 from regard.tasks.labels import LabelScores, score_labels, to_probabilities
 from regard.text.tokenizer import Tokenizer
 from regard.text.words import ShadedSentence, ShadedWord, words

@@ -19,7 +19,7 @@ from regard.errors import CorpusError, nearest
 from regard.files import split_suffix
 from regard.run import Run
 from regard.tasks import single_file
-from regard.tasks.classify import ClassifySettings
+from regard.tasks.classify.settings import ClassifySettings
 from regard.tasks.dataset import Log, hold_out, new_store, read_train, store_parts
 from regard.text.tokenizer import EOS, Piece, Tokenizer
 from regard.text.words import split_sentences

@@ -16,7 +16,6 @@ from regard.data.store import open_documents
 from regard.errors import SettingsError
 from regard.models.base import ClassifierModel, Network
 from regard.run import Run
-from regard.tasks.classify import ClassifySettings
 from regard.tasks.classify.classifier import load, score_documents, score_logits, target_of
 from regard.tasks.classify.data import (
     DocumentFacts,
@@ -27,6 +26,7 @@ from regard.tasks.classify.data import (
     sentences_of,
     write_store,
 )
+from regard.tasks.classify.settings import ClassifySettings
 from regard.tasks.dataset import HELD_OUT, StreamTrainUnit, learn_tokenizer, open_store_folder, read_held_out
 from regard.tasks.labels import balanced, find_temperature, label_loss
 from regard.tasks.training import Json, Log, Tables, Training, Workload

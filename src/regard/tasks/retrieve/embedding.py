@@ -16,7 +16,7 @@ from regard.data.batches import in_batches, make_sources
 from regard.errors import RunError, SettingsError
 from regard.models.base import Network
 from regard.run import WEIGHTS, Run
-from regard.tasks.retrieve import RetrieveSettings
+from regard.tasks.retrieve.settings import RetrieveSettings
 from regard.text.tokenizer import Tokenizer
 
 Vectors = NDArray[np.float32]

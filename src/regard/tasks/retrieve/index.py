@@ -25,7 +25,6 @@ from regard.data.split import normalize
 from regard.errors import RunError, SettingsError
 from regard.files import write_atomically
 from regard.run import RECIPE, Run
-from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.bm25 import QueryCoverage, WordIndex
 from regard.tasks.retrieve.data import (
     KNOWLEDGE,
@@ -37,6 +36,7 @@ from regard.tasks.retrieve.data import (
     write_entries,
 )
 from regard.tasks.retrieve.scores import TINY, MatchScores, Scores, tune_run
+from regard.tasks.retrieve.settings import RetrieveSettings
 
 if TYPE_CHECKING:
     from regard.tasks.retrieve.embedding import Embedder, Vectors

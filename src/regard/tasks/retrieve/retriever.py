@@ -12,9 +12,9 @@ import numpy as np
 from regard.data.pairs import Pair
 from regard.errors import RunError
 from regard.run import Run
-from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.index import KnowledgeIndex, open_index
 from regard.tasks.retrieve.scores import RetrievalScores, right_entries, score
+from regard.tasks.retrieve.settings import RetrieveSettings
 from regard.text.words import ShadedSentence, ShadedWord, word_texts
 
 __all__ = ["Reply", "RetrievalMatch", "Retriever", "load"]

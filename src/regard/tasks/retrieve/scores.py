@@ -14,8 +14,8 @@ from regard.data.pairs import Pair
 from regard.data.split import normalize
 from regard.errors import RunError
 from regard.run import Run
-from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.data import KnowledgeEntry
+from regard.tasks.retrieve.settings import RetrieveSettings
 
 if TYPE_CHECKING:
     from regard.tasks.retrieve.index import KnowledgeIndex

@@ -21,7 +21,6 @@ from regard.layers.dropout import Rows
 from regard.models.base import Network
 from regard.run import Run
 from regard.tasks.dataset import HELD_OUT, StreamTrainUnit, learn_tokenizer, new_store, open_store_folder, read_held_out
-from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.data import (
     KNOWLEDGE,
     KnowledgeFacts,
@@ -35,6 +34,7 @@ from regard.tasks.retrieve.embedding import TrainedEmbedder, open_embedder
 from regard.tasks.retrieve.index import KnowledgeIndex, known_entries, store_entries
 from regard.tasks.retrieve.retriever import Retriever
 from regard.tasks.retrieve.scores import right_entries, score, tune_run
+from regard.tasks.retrieve.settings import RetrieveSettings
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.text.tokenizer import EOS, UNK
 from regard.training.device import Machine

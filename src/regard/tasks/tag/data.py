@@ -22,8 +22,8 @@ from regard.errors import CorpusError
 from regard.files import write_atomically
 from regard.run import Run
 from regard.tasks.dataset import Log, Parts, hold_out, new_store, read_train
-from regard.tasks.tag import TagSettings
 from regard.tasks.tag.conll import TaggedSentence, read_tagged
+from regard.tasks.tag.settings import TagSettings
 from regard.tasks.tag.spans import OUTSIDE, Scheme, find_scheme, learned_scheme, rewrite
 from regard.tasks.tag.words import find_clitics
 from regard.text.tokenizer import EOS, SOS, Tokenizer

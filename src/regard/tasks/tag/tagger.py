@@ -18,10 +18,10 @@ from regard.data.batches import in_batches
 from regard.errors import RunError
 from regard.models import base
 from regard.run import Run
-from regard.tasks.tag import TagSettings
 from regard.tasks.tag.conll import TaggedSentence
 from regard.tasks.tag.data import encode_words, make_words, windows
 from regard.tasks.tag.scores import TagScores, score_tags, type_of
+from regard.tasks.tag.settings import TagSettings
 from regard.tasks.tag.spans import Scheme, all_labels, find_scheme, find_spans, merge, rewrite
 from regard.tasks.tag.words import treebank_words
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer

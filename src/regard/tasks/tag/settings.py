@@ -1,0 +1,26 @@
+"""Settings of tagging: the section [tag] of a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from regard.config.ranges import CheckedSettings, Count, CountOrZero, Range
+
+
+@dataclass(frozen=True)
+class TagSettings(CheckedSettings):
+    """Settings for reading and labeling words."""
+
+    section: ClassVar[str] = "tag"
+
+    column: CountOrZero = 0
+    """Column of the labels in a CoNLL file, counted from 1; 0: the last column (CoNLL-U: UPOS)."""
+    scheme: Literal["BIO", "BIOES"] = "BIO"
+    """Scheme of the predicted labels of spans. Training always uses BIOES; files may have BIO, IOB1 or BIOES."""
+    max_word_pieces: Annotated[int, Range(2)] = 20
+    """Maximum number of pieces of a word; pieces in the middle of a longer word are left out."""
+    max_words: Annotated[int, Range(8)] = 150
+    """A sentence with more words is read in overlapping windows of this many words."""
+    batch_words: Count = 4096
+    """Number of words per batch when a trained model labels sentences."""
