@@ -16,7 +16,7 @@ from tests.processes import start
 from tests.small_chats import chat_arguments, write_dialogues
 from tests.small_runs import train_arguments, write_corpus
 
-STEPS, FEW = "train.max_steps=24", "train.max_steps=16"
+STEPS, FEW = "train.max_steps=48", "train.max_steps=16"
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,10 @@ OTHER_TASKS = {
 """Arguments that train a model for each of the tasks beside translation."""
 
 
-@pytest.mark.parametrize("task", OTHER_TASKS)
+@pytest.mark.parametrize(
+    "task",
+    [pytest.param(task, marks=pytest.mark.slow if task == "chat, hierarchical" else ()) for task in OTHER_TASKS],
+)
 def test_every_task_goes_on_as_if_it_had_never_stopped(task, tmp_path, monkeypatch):
     def interrupt():
         raise KeyboardInterrupt
