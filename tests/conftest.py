@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("regard", deadline=None)
 settings.load_profile("regard")
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported and collected stays to the end: garbage collection need not go through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

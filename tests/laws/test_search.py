@@ -119,9 +119,9 @@ def test_the_same_text_at_every_batch_size(model: Seq2Seq) -> None:
 
 @torch.inference_mode()
 def _in_batches(model: Seq2Seq, source: Sentences, lengths: list[int], size: int) -> list[list[tuple[int, ...]]]:
-    """The two best outputs of each sentence; one at a time, the first 16 will do."""
+    """The two best outputs of each sentence; one at a time, the first 8 will do."""
     found = []
-    for first in range(0, 16 if size == 1 else len(lengths), size):
+    for first in range(0, 8 if size == 1 else len(lengths), size):
         rows = slice(first, first + size)
         width = max(lengths[rows])
         memory = model.encode(Sentences(source.ids_BS[rows, :width], source.mask_BS[rows, :width]))
