@@ -74,7 +74,8 @@ class Checkout:
 
     def __init__(self, name: str, source: Path, folder: Path, renames: Mapping[str, str]):
         self.name, self.folder, self.renames = name, folder, renames
-        self.environment = os.environ | {"PYTHONPATH": str(source.resolve())}
+        # Compiled modules are kept, as in an installed package.
+        self.environment = os.environ | {"PYTHONPATH": str(source.resolve()), "PYTHONDONTWRITEBYTECODE": ""}
         self.turn = 0
         (folder / name).mkdir()
 
