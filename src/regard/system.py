@@ -50,6 +50,16 @@ def free_memory() -> float:
 
 
 @functools.cache
+def peak_memory() -> int | None:
+    """The largest amount of memory that this process has used so far, in bytes; None if the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most
+
+
 def keep_memory() -> bool:
     """Make the allocator keep freed memory instead of returning it to the kernel; returns False if it cannot.
 
