@@ -103,12 +103,8 @@ class RetrieveTrainUnit(StreamTrainUnit):
         self.right = right_entries(self.known, data.valid)
 
     def batch(self, position: int) -> PairBatch:
-        """The texts at this position of the stream, each paired with a random other text of the same answer.
-
-        Some tokens are replaced by UNK (word dropout).
-        """
-        settings = self.recipe.train
-        chance = np.random.Generator(np.random.PCG64([settings.seed % (1 << 64), position]))
+        """The texts at this position of the stream with their partners; some tokens become UNK (word dropout)."""
+        chance = np.random.Generator(np.random.PCG64([self.recipe.train.seed % (1 << 64), position]))
         batch = self._join(self.stream.at(position), chance)
         hidden = self.recipe.task.word_dropout * self.stage.strength
         for texts in batch.texts if hidden else ():
