@@ -90,10 +90,7 @@ def plain(text: str) -> str:
 
 
 def sentences_of(text: str, settings: ClassifySettings) -> list[str]:
-    """The sentences of a document. A line end also ends a sentence.
-
-    A sentence of one word is joined with the next: it is probably an abbreviation before a name ("Dr. Jones").
-    """
+    """The sentences of each line of a document. A sentence of one word is joined with the next ("Dr. Jones")."""
     found: list[str] = []
     for line in (plain(text) if settings.markup == "remove" else text).splitlines():
         joined: list[str] = []

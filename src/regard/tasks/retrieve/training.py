@@ -62,12 +62,10 @@ def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperat
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Pairs of a text and its partner: another text of the same answer.
-
-    All texts and partners are sorted by length and divided into parts (`texts`), so that they need little padding.
-    """
+    """Pairs of a text and its partner: another text of the same answer."""
 
     texts: tuple[TokenSource, ...]
+    """All texts and partners, sorted by length and divided into parts, so that they need little padding."""
     place_R: Tensor
     """R = 2 B rows: where each of the B texts, and then each of the B partners, is in the concatenated parts."""
     group_B: Tensor

@@ -291,10 +291,7 @@ def open_fast(
     quantization: Quantization = "int8",
     log: Log | None = None,
 ) -> FastTranslator | None:
-    """Open the run with CTranslate2, or return None if torch must be used (see `choose_engine`).
-
-    If the run must be converted but its folder cannot be written, "auto" uses torch and logs the reason.
-    """
+    """Open the run with CTranslate2; None if torch is used (`choose_engine`), also if "auto" cannot write the model."""
     if choose_engine(wanted, run, search, asked) == "torch":
         return None
     try:
