@@ -25,7 +25,7 @@ from regard.config import SearchSettings
 from regard.data.batches import in_batches, make_sources
 from regard.decoding.beam import SearchTree, SearchTreeRecorder
 from regard.errors import RegardError, RunError, SettingsError
-from regard.models.base import Seq2Seq
+from regard.models.base import Seq2Seq, count_parameters
 from regard.run import CARD, open_together
 from regard.system import START_METHOD
 from regard.tasks.generation import Searcher, SearchInput, check_search, replace_unknown
@@ -69,7 +69,7 @@ class Translator:
         self.models, self.scripts, self.alignment = (model, *others), scripts, alignment
 
     def __repr__(self) -> str:
-        size = sum(parameter.numel() for parameter in self.model.parameters())
+        size = count_parameters(self.model)
         return f"<Translator: {type(self.model).__name__}, {size:,} parameters, {self.target.size:,} target tokens>"
 
     def translate(
@@ -230,10 +230,7 @@ _translator: Translator | RegardError | None = None
 
 
 class Workers:
-    """A run, or an ensemble of runs, opened in `count` processes; `translate` works as in `Translator`.
-
-    `hint` is added to the error message if a process is killed, for example because memory is full.
-    """
+    """A run or an ensemble, opened in `count` processes. `hint` is added to the error if a process is killed."""
 
     def __init__(self, runs: Sequence[str | Path], count: int, hint: str = ""):
         self.count, self.hint = count, hint
