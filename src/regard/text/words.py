@@ -122,10 +122,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
-    """Whether a sentence ends at the punctuation mark `match`.
-
-    It does not if a lower-case letter follows, or if the mark is the period of an abbreviation.
-    """
+    """Whether a sentence ends at the mark `match`: not before a lower-case letter, nor after an abbreviation."""
     following = text[match.end() : match.end() + 1]
     if following != following.title():  # Georgian letters are lower-case, but equal to their title case
         return False
