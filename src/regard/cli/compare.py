@@ -106,41 +106,20 @@ def headings(found: Json) -> list[str]:
 def show(found: Json) -> None:
     show_title(found["title"], f"{found['sentences']:,} test sentences, {found['budget']} each")
     show_table(headings(found), rows(found))
-    for line in verdicts(found):
-        print(line)
+    print(found["verdict"])
     show_note("Intervals: 95 % of 1,000 resampled test sets. A rising curve would improve with a larger budget.")
-
-
-def verdicts(found: Json) -> Iterator[str]:
-    """A sentence for the best system: which systems are not significantly worse than it."""
-    metric = next(iter(found["metrics"]))
-    scores = {name: one[metric] for name, one in found["scores"].items()}
-    if len(scores) < 2:
-        return
-    best = max(scores, key=lambda name: scores[name])
-    equal = [name for name in scores if name != best and not is_worse(found, name, best, metric)]
-    label = found["metrics"][metric]["label"]
-    others = f"; not significantly worse: {', '.join(equal)}" if equal else ", significantly better than all others"
-    yield f"{best} has the highest {label}{others} (paired bootstrap, p < 0.05)."
-
-
-def is_worse(found: Json, name: str, best: str, metric: str) -> bool:
-    """Whether the system `name` is significantly worse than the system `best`."""
-    for one in found["differences"]:
-        if one["metric"] == metric and {one["first"], one["second"]} == {name, best}:
-            return one["better"] == (0 if one["first"] == best else 1)
-    return False
 
 
 def markdown(found: Json) -> Iterator[str]:
     """The tables as Markdown."""
     yield f"# {found['title']}"
     yield ""
-    yield f"{found['sentences']:,} test sentences; budget: {found['budget']} per training; seeds: {_listed(found['seeds'])}."
+    seeds = ", ".join(map(str, found["seeds"]))
+    yield f"{found['sentences']:,} test sentences; budget: {found['budget']} per training; seeds: {seeds}."
     yield ""
     yield from _table(headings(found), rows(found))
     yield ""
-    yield from verdicts(found)
+    yield found["verdict"]
     yield ""
     yield "Intervals contain 95 % of 1,000 resampled test sets. `rising`: the last third of the training improved the"
     yield "best validation score by more than 1 %, so a larger budget would help; `flat`: it did not."
@@ -150,7 +129,8 @@ def markdown(found: Json) -> Iterator[str]:
         yield "Published results:"
         yield ""
         yield from _table(
-            ["system", *columns], ([row["name"], *(str(row.get(key, "")) for key in columns)] for row in found["published"])
+            ["system", *columns],
+            ([row["name"], *(str(row.get(key, "")) for key in columns)] for row in found["published"]),
         )
     yield ""
     yield " ".join(f"{found['metrics'][name]['label']}: `{text}`." for name, text in found["signatures"].items())
@@ -163,15 +143,11 @@ def _table(heads: Sequence[str], body: Iterator[list[str]]) -> Iterator[str]:
         yield f"| {' | '.join(row)} |"
 
 
-def _listed(values: Sequence[Any]) -> str:
-    return ", ".join(map(str, values))
-
-
 COMMANDS = {
     "compare": Command(
         "Train several systems on the same data with the same budget, score them on the same test set, and write a\n"
-        "table with intervals and significance tests, a page with learning curves, and Markdown. A comparison that was\n"
-        "interrupted continues where it stopped.",
+        "table with intervals and significance tests, a page with learning curves, and Markdown. The same command\n"
+        "continues a comparison that was interrupted.",
         configure,
         run,
         examples=(

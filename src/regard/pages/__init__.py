@@ -51,7 +51,11 @@ PAGES = {
         "evaluation/evaluation", "Evaluation", "evaluation", "regard evaluate", (_SHEET, "evaluation/evaluation")
     ),
     "compare": Page(
-        "compare/compare", "Comparison", "comparison", "regard compare", (_SHEET, "evaluation/evaluation", "compare/compare")
+        "compare/compare",
+        "Comparison",
+        "comparison",
+        "regard compare",
+        (_SHEET, "evaluation/evaluation", "compare/compare"),
     ),
     "inspect": Page("inspect/inspect", "A look inside", "translation", "regard inspect", (_WEIGHTS, "inspect/inspect")),
     "document": Page("inspect/document", "A look inside", "document", "regard inspect", (_SHEET, _LABELS)),

@@ -29,18 +29,20 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
 from regard import __version__, plugins, tasks
 from regard.config import DataSettings
 from regard.config.ranges import CheckedSettings, CountOrZero, NotNegative
-from regard.config.recipe import all_sections, build, join_tables, read_table
+from regard.config.recipe import all_sections, build, join_tables, make_recipe, read_table
 from regard.errors import RegardError, RunError, SettingsError, Terminated, TrainingError, nearest
 from regard.files import write_atomically
 from regard.run import Run
+from regard.system import usable_cores
 from regard.tasks.training import Json, Log
 
 FORMAT = 1
@@ -135,13 +137,14 @@ class Comparison:
             return [[TrainingRun(name, self.table(system, seed))]]
         base = TrainingRun(f"{name}-base", self.table(self.find(system.finetune), seed, 1 - system.share))
         changed = join_tables(
-            system.settings, {"train": {"seed": seed, **system.settings.get("train", {}), **self.budget.settings(system.share)}}
+            system.settings,
+            {"train": {"seed": seed, **system.settings.get("train", {}), **self.budget.settings(system.share)}},
         )
         data = {key: self.shared["data"][key] for key in ("train", "valid")}
         return [[base, TrainingRun(name, changed | {"data": data}, base.name)]]
 
     def table(self, system: System, seed: int, share: float = 1.0) -> Json:
-        """The settings of one training, as nested tables. The test data is not for training: it is used once, at the end."""
+        """The settings of one training, as nested tables, without the test data: it is used once, at the end."""
         data = {key: value for key, value in self.shared["data"].items() if key != "test"}
         ending = {"train": {"seed": seed, **self.budget.settings(share)}}
         return join_tables(join_tables(self.shared | {"data": data}, system.settings), ending)
@@ -218,9 +221,13 @@ def _check_references(made: Comparison, where: str) -> None:
             if not other:
                 continue
             if other not in names or other == system.name:
-                raise SettingsError(f'{where}: [systems.{system.name}] {key}: there is no system "{other}"{nearest(other, names)}')
+                raise SettingsError(
+                    f'{where}: [systems.{system.name}] {key}: there is no system "{other}"{nearest(other, names)}'
+                )
             if made.find(other).ensemble or (key == "finetune" and made.find(other).finetune):
-                raise SettingsError(f"{where}: [systems.{system.name}] {key}: {other} is not trained from the beginning")
+                raise SettingsError(
+                    f"{where}: [systems.{system.name}] {key}: {other} is not trained from the beginning"
+                )
     if sum(map(bool, (made.budget.minutes, made.budget.steps, made.budget.flops))) != 1:
         raise SettingsError(f"{where}: give one budget: budget.minutes, budget.steps or budget.flops")
     if not made.data.train:
@@ -236,7 +243,7 @@ def only(comparison: Comparison, names: Sequence[str]) -> Comparison:
     known = [system.name for system in comparison.systems]
     for name in names:
         if name not in known:
-            raise SettingsError(f'--only {name}: there is no such system{nearest(name, known)}')
+            raise SettingsError(f"--only {name}: there is no such system{nearest(name, known)}")
     chosen = tuple(system for system in comparison.systems if system.name in names)
     needed = {other for system in chosen for other in (system.finetune, system.ensemble) if other}
     kept = tuple(system for system in comparison.systems if system.name in {*names, *needed})
@@ -249,10 +256,13 @@ def only(comparison: Comparison, names: Sequence[str]) -> Comparison:
 
 def compare(comparison: Comparison, folder: str | Path, log: Log = lambda line: None) -> Json:
     """Train and score all systems that are not finished, and return the table and curves as JSON (docs/compare.md)."""
+    _check_settings(comparison)
     out = Path(folder)
     for part in ("runs", "systems"):
         (out / part).mkdir(parents=True, exist_ok=True)
-    wanted = [(system, seed) for system in comparison.systems for seed in ((1,) if system.ensemble else comparison.seeds)]
+    wanted = [
+        (system, seed) for system in comparison.systems for seed in ((1,) if system.ensemble else comparison.seeds)
+    ]
     found: dict[str, list[Json]] = {}
     for number, (system, seed) in enumerate(wanted, 1):
         log(f"[{number} of {len(wanted)}] {system.name}" + (f", seed {seed}" if len(comparison.seeds) > 1 else ""))
@@ -267,8 +277,23 @@ def compare(comparison: Comparison, folder: str | Path, log: Log = lambda line: 
         "systems": [_row(system, found[system.name]) for system in comparison.systems],
         **part.table({name: [one["answers"] for one in results] for name, results in found.items()}, comparison.data),
         "published": list(comparison.published),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": usable_cores(),
         "version": __version__,
     }
+
+
+def _check_settings(comparison: Comparison) -> None:
+    """Check the settings of all trainings, so that no mistake is found only after hours of training."""
+    from regard.tasks.train import check
+
+    _part(comparison.task)
+    for system in comparison.systems:
+        for run in comparison.runs(system, comparison.seeds[0])[0]:
+            table = (
+                join_tables(comparison.table(comparison.find(system.finetune), 1), run.table) if run.base else run.table
+            )
+            check(make_recipe(table, where=f"[systems.{system.name}]"))
 
 
 def _part(task: str) -> Any:
@@ -288,7 +313,9 @@ def _result(comparison: Comparison, system: System, seed: int, out: Path, log: L
         log("  is finished already")
         return stored
     if stored:
-        raise RunError(f"{path}: has other settings than the comparison; choose another --out, or remove this file and its runs")
+        raise RunError(
+            f"{path}: has other settings than the comparison; choose another --out, or remove this file and its runs"
+        )
     for steps in members:
         for run in steps:
             _train(run, out / "runs", log)
@@ -319,7 +346,9 @@ def _read_result(path: Path) -> Json:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise RunError(f"{path}: cannot read the result ({error}); remove this file: the system is scored again") from None
+        raise RunError(
+            f"{path}: cannot read the result ({error}); remove this file: the system is scored again"
+        ) from None
     if not isinstance(result, dict) or result.get("format") != FORMAT:
         raise RunError(f"{path}: is not a result of this version; remove this file: the system is scored again")
     return result
@@ -330,23 +359,30 @@ def _train(run: TrainingRun, folder: Path, log: Log) -> None:
     place = folder / run.name
     table = json.loads(json.dumps(run.table))
     job = folder / f"{run.name}.json"
-    if job.is_file() and json.loads(job.read_text(encoding="utf-8"))["table"] != table:
+    is_started = (place / "card.json").is_file()
+    if is_started and json.loads(job.read_text(encoding="utf-8"))["table"] != table:
         raise RunError(f"{place}: was trained with other settings; choose another --out, or remove {place} and {job}")
     base = str(folder / run.base) if run.base else ""
     content = {"table": table, "base": base, "out": str(place), "plugins": plugins.files()}
     write_atomically(job, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
-    if (place / "card.json").is_file() and Run.open(place).is_finished:
+    if is_started and Run.open(place).is_finished:
         return
     log(f"  training {place}")
-    command = [sys.executable, "-c", "import sys; from regard.tasks.comparison import work; sys.exit(work(sys.argv[1]))"]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from regard.tasks.comparison import work; sys.exit(work(sys.argv[1]))",
+    ]
     with subprocess.Popen([*command, str(job)]) as process:
         try:
             code = process.wait()
         except KeyboardInterrupt:  # the process has received the signal too, and saves a checkpoint
             process.wait()
             raise
+    if code == 2:
+        raise SettingsError(f"{run.name}: cannot be trained, for the reason in the line before this one")
     if code:
-        raise TrainingError(f"{run.name}: training ended with exit code {code}; the same command continues the comparison")
+        raise TrainingError(f"{run.name}: training ended with exit code {code}; the same command continues it")
 
 
 def work(path: str) -> int:
@@ -386,6 +422,7 @@ def _curve(runs: Sequence[Run]) -> list[Json]:
 
 def _row(system: System, results: Sequence[Json]) -> Json:
     """The facts of a system: means over the seeds, and the curve of the first seed."""
+
     def mean(key: str) -> float | None:
         values = [one[key] for one in results if one[key] is not None]
         return sum(values) / len(values) if values else None
@@ -397,7 +434,6 @@ def _row(system: System, results: Sequence[Json]) -> Json:
         "ensemble": system.members if system.ensemble else 0,
         "finetuned": system.finetune,
         "published": system.published,
-        "seeds": len(results),
         "stopped": first["stopped"],
         **{key: mean(key) for key in ("parameters", "memory", "seconds", "flops", "step", "tokens")},
         "curve": first["curve"],

@@ -1,7 +1,7 @@
 """The schedule of a training: learning rate, strength of the regularization, and the end of training.
 
-Training ends after a number of steps, minutes or FLOPs, or when validations no longer improve (patience). Before the end the
-learning rate falls to zero: the cooldown.
+Training ends after a number of steps, minutes or FLOPs, or when validations no longer improve (patience). Before the
+end the learning rate falls to zero: the cooldown.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def count_validation(
 def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
     """Start the cooldown and return its number of steps.
 
-    It is the share `train.cooldown` of all steps, or shorter if `train.max_steps`, `max_minutes` or `max_flops` is near.
+    It is the share `train.cooldown` of all steps, or shorter if one of the limits of [train] is near.
     """
     steps = min(round(progress.step * settings.cooldown / (1 - settings.cooldown)), settings.max_steps - progress.step)
     if settings.max_minutes and progress.seconds:

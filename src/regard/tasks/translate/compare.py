@@ -58,12 +58,14 @@ def table(answers: Mapping[str, Sequence[Json]], data: DataSettings) -> Json:
         name: [found for (other, _), found in zip(seeds, scored, strict=True) if other == name] for name in answers
     }
     means = {name: _mean(found) for name, found in of_system.items()}
+    differences = _differences(means)
     return {
         "sentences": len(pairs),
+        "verdict": _verdict({name: found[SHOWN[0]].score for name, found in means.items()}, differences),
         "metrics": {name: METRICS[name] for name in SHOWN},
         "signatures": {name: measured[0][name].signature for name in SHOWN},
         "scores": {name: _scores(means[name], of_system[name], answers[name], len(pairs)) for name in answers},
-        "differences": _differences(means),
+        "differences": differences,
         "samples": _samples(pairs, answers),
     }
 
@@ -102,6 +104,21 @@ def _differences(means: Mapping[str, Mapping[str, BootstrapScore]]) -> list[Json
         for second in names[place + 1 :]
         for metric in SHOWN
     ]
+
+
+def _verdict(scores: Mapping[str, float], differences: Sequence[Json]) -> str:
+    """A sentence about the best system and the systems that are not significantly worse."""
+    metric = SHOWN[0]
+    best = max(scores, key=lambda name: scores[name])
+    worse = {
+        name
+        for one in differences
+        if one["metric"] == metric and one["better"] is not None and one[("first", "second")[one["better"]]] == best
+        for name in (one["first"], one["second"])
+    }
+    equal = [name for name in scores if name != best and name not in worse]
+    others = f"; not significantly worse: {', '.join(equal)}" if equal else ", significantly more than all others"
+    return f"{best} has the highest {METRICS[metric]['label']}{others if len(scores) > 1 else ''}."
 
 
 def _samples(pairs: Sequence[Pair], answers: Mapping[str, Sequence[Json]], count: int = 3) -> list[Json]:
