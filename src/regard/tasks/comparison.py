@@ -44,6 +44,7 @@ from regard.files import write_atomically
 from regard.run import Run
 from regard.system import usable_cores
 from regard.tasks.training import Json, Log
+from regard.training.signals import interruptible
 
 FORMAT = 1
 """Version of the files in `systems/`."""
@@ -373,10 +374,11 @@ def _train(run: TrainingRun, folder: Path, log: Log) -> None:
         "-c",
         "import sys; from regard.tasks.comparison import work; sys.exit(work(sys.argv[1]))",
     ]
-    with subprocess.Popen([*command, str(job)]) as process:
+    with interruptible(), subprocess.Popen([*command, str(job)]) as process:
         try:
             code = process.wait()
-        except KeyboardInterrupt:  # the process has received the signal too, and saves a checkpoint
+        except KeyboardInterrupt:
+            process.terminate()  # it saves a checkpoint
             process.wait()
             raise
     if code == 2:

@@ -94,7 +94,7 @@ document.getElementById("view").replaceChildren(
     section("pairs", "Pairs", "Score of the row minus score of the column. Filled: significant (paired bootstrap, "
       + "p < 0.05). Point at a cell for its interval.", systems.length > 1 && grid(systems, metrics, list(data.differences))),
     section("published", "Published", "The results of the papers, on their data and machines, beside the systems here that "
-      + "they describe. Scores of different test sets cannot be compared; their order can.", publishedTable()),
+      + "they describe. Scores on different test sets cannot be compared.", publishedTable()),
     section("complexity", "Cost of a layer", "Operations and sequential steps of one layer as a function of the length n, "
       + "measured: the exponent is the slope between the lengths, on logarithmic axes.", complexityTable(data.complexity)),
     section("reach", "Reach", "How strongly a position of the encoder's output depends on an input at a distance: the norm "

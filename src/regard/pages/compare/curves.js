@@ -22,9 +22,10 @@ function curves(systems, metrics) {
 
   function render() {
     const { of, isLog, title } = AXES[state.axis];
-    const series = systems.map(({ name, isBest, curve }) => ({ name, isBest, points: (curve ?? [])
+    const series = systems.map(({ name, curve }) => ({ name, points: (curve ?? [])
       .filter((point) => isNumber(point[state.metric]) && of(point) > 0)
-      .map((point) => [of(point), point[state.metric]]) })).filter(({ points }) => points.length);
+      .map((point) => [of(point), point[state.metric]]) })).filter(({ points }) => points.length)
+      .map((one, place) => ({ ...one, isBest: place === 0 })); // systems are sorted; ensembles have no curve
     const xs = series.flatMap(({ points }) => points.map(([x]) => x));
     const ys = series.flatMap(({ points }) => points.map(([, y]) => y));
     const [low, high] = [Math.min(...xs), Math.max(...xs)];
