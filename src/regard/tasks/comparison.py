@@ -201,7 +201,7 @@ def _read_system(name: str, entry: Any, sections: Sequence[str], where: str) -> 
             own[key] = value
         elif key not in sections or not isinstance(value, dict):
             hint = nearest(key, [*kinds, *sections])
-            raise SettingsError(f'{place}: "{key}" is no section of settings{hint}; write e.g. model.arch = "bahdanau"')
+            raise SettingsError(f'{place}: "{key}" is no section of settings{hint}; write settings as section.name = value')
     if not 0 < own.get("share", 0.2) < 1:
         raise SettingsError(f"{place}: share must be between 0 and 1, not {own['share']}")
     if own.get("members", 2) < 2:
