@@ -1,0 +1,197 @@
+"""The roofline model (Williams et al. 2009): how long a step must take on this machine, and what limits it.
+
+A machine computes at most `peak` FLOPs per second and moves at most `bandwidth` bytes per second. An operator of F FLOPs
+that moves B bytes takes at least max(F / peak, B / bandwidth): below the intensity peak / bandwidth, memory is the
+limit (the memory wall), above it, arithmetic. Two measured quantities make the prediction honest for CPUs and for small
+operators:
+
+- bandwidth depends on where the data is. It is measured with arrays of several sizes, from cache to memory. A tensor
+  whose last use was r bytes of traffic ago is read as fast as an array of r bytes that is read again and again;
+- every call of an operator costs time, however small its tensors are (`launch`). It is measured with a tiny network.
+  Recurrent models and decoding of one sentence consist of many small operators.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.system import free_memory
+from regard.training.cost import StepCost, Touch, count_calls
+from regard.training.device import matmul_peak
+
+SIZES = (2**19, 2**21, 2**23, 2**25, 2**27, 3 * 2**28)
+"""Working sets, in bytes, for which bandwidth is measured. The last one is larger than caches."""
+FLOAT = 4
+SECONDS = 0.15  # of measuring per quantity
+
+
+@dataclass(frozen=True)
+class MachineRoofs:
+    """What a machine can do at most, as measured."""
+
+    threads: int
+    peak: float
+    """FLOPs per second of a large matrix product in float32."""
+    bandwidths: tuple[tuple[int, float], ...]
+    """Pairs of a working set in bytes and the bandwidth in bytes per second, from small to large working sets."""
+    launch: float
+    """Seconds per call of an operator on tiny tensors, without gradients."""
+    launch_with_gradients: float
+    """The same in training, where autograd records the call."""
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second from and to memory: the measurement with the largest arrays."""
+        return self.bandwidths[-1][1]
+
+    @property
+    def cache_bandwidth(self) -> float:
+        return max(speed for _, speed in self.bandwidths)
+
+    @property
+    def ridge(self) -> float:
+        """The intensity, in FLOPs per byte, from which on arithmetic and not memory is the limit."""
+        return self.peak / self.bandwidth
+
+    def bandwidth_at(self, distance: float) -> float:
+        """Bytes per second of data that was touched last `distance` bytes of traffic ago (log-linear interpolation)."""
+        sizes = [size for size, _ in self.bandwidths]
+        above = bisect_left(sizes, distance)
+        if above in (0, len(sizes)):
+            return self.bandwidths[min(above, len(sizes) - 1)][1]
+        (low, slow), (high, fast) = self.bandwidths[above - 1 : above + 1]
+        share = math.log(distance / low) / math.log(high / low)
+        return math.exp((1 - share) * math.log(slow) + share * math.log(fast))
+
+    def as_dict(self) -> dict[str, Any]:
+        derived = {"bandwidth": self.bandwidth, "cache_bandwidth": self.cache_bandwidth, "ridge": self.ridge}
+        return asdict(self) | derived
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predicted time of a step, divided by what limits each of its operators."""
+
+    compute: float
+    """Seconds in operators that are limited by arithmetic."""
+    memory: float
+    """Seconds in operators that are limited by memory or cache."""
+    launch: float
+    """Seconds for calling operators."""
+
+    @property
+    def seconds(self) -> float:
+        return self.compute + self.memory + self.launch
+
+    @property
+    def bound(self) -> str:
+        """What takes most of the time: "compute", "memory" or "launch"."""
+        return max(("compute", "memory", "launch"), key=lambda name: float(getattr(self, name)))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"seconds": self.seconds, **asdict(self), "bound": self.bound}
+
+
+def predict(cost: StepCost, machine: MachineRoofs) -> Prediction:
+    """Predict the time of a step that is repeated again and again: at its start, weights were touched one step ago."""
+    compute = memory = 0.0
+    total = cost.bytes
+    for operator in cost.operators:
+        moving = sum(touch.bytes / machine.bandwidth_at(_distance(touch, total)) for touch in operator.touches)
+        computing = operator.flops / machine.peak
+        if computing > moving:
+            compute += computing
+        else:
+            memory += moving
+    each = machine.launch_with_gradients if cost.kind == "training" else machine.launch
+    return Prediction(compute, memory, each * len(cost.operators))
+
+
+def _distance(touch: Touch, total: int) -> int:
+    if touch.fresh:
+        return touch.bytes  # the allocator returns memory that was freed a moment ago
+    return total if touch.distance is None else touch.distance
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Measuring the machine
+
+
+def measure_roofs() -> MachineRoofs:
+    """Measure the CPU with the number of threads that PyTorch uses; takes about two seconds."""
+    limit = free_memory() / 4
+    return MachineRoofs(
+        threads=torch.get_num_threads(),
+        peak=matmul_peak(),
+        bandwidths=tuple((size, measure_bandwidth(size)) for size in SIZES if size < limit or size == SIZES[0]),
+        launch=measure_launch(gradients=False),
+        launch_with_gradients=measure_launch(gradients=True),
+    )
+
+
+def measure_bandwidth(size: int) -> float:
+    """Bytes per second of a = b + 2 c on arrays of `size` bytes together, of which each call moves all (a triad)."""
+    a, b, c = (torch.ones(size // (3 * FLOAT)) for _ in range(3))
+    return size / best_time(partial(torch.add, b, c, alpha=2.0, out=a))
+
+
+def measure_launch(*, gradients: bool) -> float:
+    """Mean seconds per operator of a deep network of width 8, whose arithmetic takes no time worth mentioning."""
+    network = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(16)))
+    x = torch.zeros(4, 8)
+
+    def train() -> None:
+        network.zero_grad(set_to_none=True)
+        network(x).sum().backward()
+
+    def infer() -> Tensor:
+        with torch.no_grad():
+            return network(x)  # type: ignore[no-any-return]
+
+    run: Callable[[], object] = train if gradients else infer
+    return best_time(run) / count_calls(network, run, gradients=gradients)
+
+
+def best_time(run: Callable[[], object], seconds: float = SECONDS, warm: int = 2) -> float:
+    """The shortest time of one call, of all calls in about `seconds` seconds; the first `warm` calls do not count."""
+    for _ in range(warm):
+        run()
+    times: list[float] = []
+    until = time.perf_counter() + seconds
+    while not times or time.perf_counter() < until:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Results
+
+
+@dataclass(frozen=True)
+class RooflineReport:
+    """Costs of several steps of an architecture, and their predicted times on a machine."""
+
+    arch: str
+    length: int
+    machine: MachineRoofs
+    costs: Sequence[StepCost]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything that the table and the page show."""
+        return {
+            "arch": self.arch,
+            "length": self.length,
+            "machine": self.machine.as_dict(),
+            "phases": [cost.as_dict() | {"prediction": predict(cost, self.machine).as_dict()} for cost in self.costs],
+        }
