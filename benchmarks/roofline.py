@@ -82,6 +82,7 @@ def main() -> None:
     machine = measure_roofs()
     levels = ", ".join(f"{speed / 1e9:.0f} GB/s at {size / 2**20:g} MB" for size, speed in machine.bandwidths)
     print(f"{machine.threads} threads: {machine.peak / 1e9:.0f} GFLOP/s; {levels}")
+    print("products of n rows: " + ", ".join(f"{n}: {speed / 1e9:.0f}" for n, speed in machine.products) + " GFLOP/s")
     print(f"call of an operator: {machine.launch * 1e6:.1f} us, in training {machine.launch_with_gradients * 1e6:.1f} us")
     rows: list[dict[str, Any]] = []
     for arch in options.arch:

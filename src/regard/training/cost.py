@@ -65,6 +65,8 @@ class OperatorCall:
     name: str
     flops: float
     touches: tuple[Touch, ...]
+    rows: int = 0
+    """The smallest of the three sizes of a matrix product; 0 for other operators. Thin products are slow."""
 
     @property
     def bytes(self) -> int:
@@ -288,7 +290,9 @@ class Ledger:
         self._weights = {tensor.untyped_storage() for tensor in chain(model.parameters(), model.buffers())}
         self._kept: set[torch.UntypedStorage] = set()
 
-    def add(self, name: str, flops: float, read: list[Tensor], written: list[Tensor], other: int = 0) -> None:
+    def add(
+        self, name: str, flops: float, read: list[Tensor], written: list[Tensor], *, rows: int = 0, other: int = 0
+    ) -> None:
         """Note a call that reads and writes whole tensors, and `other` bytes of tensors that are not known."""
         inputs = {tensor.untyped_storage() for tensor in read}
         touches = [self._touch(tensor, fresh=False) for tensor in read]
@@ -296,7 +300,7 @@ class Ledger:
         if other:
             touches.append(Touch(other, None, fresh=False))
         self._moved += sum(touch.bytes for touch in touches)
-        self.calls.append(OperatorCall(name, flops, tuple(touches)))
+        self.calls.append(OperatorCall(name, flops, tuple(touches), rows))
 
     def _touch(self, tensor: Tensor, *, fresh: bool) -> Touch:
         storage, known = tensor.untyped_storage(), None
@@ -375,7 +379,8 @@ class _Formulas(dict[Any, Any]):
             read, written = [*read[1:], read[-1]], read[-1:]
         elif name.startswith(WRITE_ONLY) or name.endswith("_like"):
             read = read[1:]
-        self._ledger.add(name, float(flops), read, written)
+        rows = min(*read[-2].shape[-2:], *read[-1].shape[-2:]) if flops and len(read) > 1 else 0
+        self._ledger.add(name, float(flops), read, written, rows=rows)
         return int(flops)
 
 
@@ -430,7 +435,8 @@ class _CountedAttention(torch.autograd.Function):
         context.save_for_backward(query, key, value, mask, output, normalizer)
         context.ledger = ledger
         read = [query, key, value] if mask is None else [query, key, value, mask]
-        ledger.add("attention", _score_flops(query, key) + _score_flops(output, key), read, [output, normalizer])
+        flops, rows = _score_flops(query, key) + _score_flops(output, key), min(*query.shape[-2:], key.shape[-2])
+        ledger.add("attention", flops, read, [output, normalizer], rows=rows)
         return output
 
     @staticmethod
@@ -440,7 +446,7 @@ class _CountedAttention(torch.autograd.Function):
         read = [gradients[0], query, key, value, output, normalizer, *([] if mask is None else [mask])]
         # Scores again, gradients of query and key; gradients of weights and value.
         flops = 3 * _score_flops(query, key) + 2 * _score_flops(output, key)
-        context.ledger.add("attention, backward", flops, read, written)
+        context.ledger.add("attention, backward", flops, read, written, rows=min(*query.shape[-2:], key.shape[-2]))
         return *written, None, None
 
 

@@ -2,9 +2,10 @@
 
 A machine computes at most `peak` FLOPs per second and moves at most `bandwidth` bytes per second. An operator of F FLOPs
 that moves B bytes takes at least max(F / peak, B / bandwidth): below the intensity peak / bandwidth, memory is the
-limit (the memory wall), above it, arithmetic. Two measured quantities make the prediction honest for CPUs and for small
+limit (the memory wall), above it, arithmetic. Three measurements make the prediction honest for CPUs and for small
 operators:
 
+- thin matrix products do not reach the peak. Their speed is measured for several numbers of rows;
 - bandwidth depends on where the data is. It is measured with arrays of several sizes, from cache to memory. A tensor
   whose last use was r bytes of traffic ago is read as fast as an array of r bytes that is read again and again;
 - every call of an operator costs time, however small its tensors are (`launch`). It is measured with a tiny network.
@@ -23,6 +24,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from regard.system import free_memory
 from regard.training.cost import StepCost, Touch, count_calls
@@ -30,6 +32,9 @@ from regard.training.device import matmul_peak
 
 SIZES = (2**19, 2**21, 2**23, 2**25, 2**27, 3 * 2**28)
 """Working sets, in bytes, for which bandwidth is measured. The last one is larger than caches."""
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""Rows of the matrix products whose speed is measured."""
+PRODUCT = 512  # width of the weight matrix of these products
 FLOAT = 4
 SECONDS = 0.15  # of measuring per quantity
 
@@ -41,6 +46,8 @@ class MachineRoofs:
     threads: int
     peak: float
     """FLOPs per second of a large matrix product in float32."""
+    products: tuple[tuple[int, float], ...]
+    """Pairs of a number of rows and the FLOPs per second of the product of so many rows with a weight matrix."""
     bandwidths: tuple[tuple[int, float], ...]
     """Pairs of a working set in bytes and the bandwidth in bytes per second, from small to large working sets."""
     launch: float
@@ -63,30 +70,40 @@ class MachineRoofs:
         return self.peak / self.bandwidth
 
     def bandwidth_at(self, distance: float) -> float:
-        """Bytes per second of data that was touched last `distance` bytes of traffic ago (log-linear interpolation)."""
-        sizes = [size for size, _ in self.bandwidths]
-        above = bisect_left(sizes, distance)
-        if above in (0, len(sizes)):
-            return self.bandwidths[min(above, len(sizes) - 1)][1]
-        (low, slow), (high, fast) = self.bandwidths[above - 1 : above + 1]
-        share = math.log(distance / low) / math.log(high / low)
-        return math.exp((1 - share) * math.log(slow) + share * math.log(fast))
+        """Bytes per second of data that was touched last `distance` bytes of traffic ago."""
+        return interpolate(self.bandwidths, distance)
+
+    def peak_at(self, rows: int) -> float:
+        """FLOPs per second of a matrix product whose smallest size is `rows`."""
+        return interpolate(self.products, rows)
 
     def as_dict(self) -> dict[str, Any]:
         derived = {"bandwidth": self.bandwidth, "cache_bandwidth": self.cache_bandwidth, "ridge": self.ridge}
         return asdict(self) | derived
 
 
+def interpolate(points: Sequence[tuple[int, float]], at: float) -> float:
+    """Interpolate on logarithmic axes between points that are sorted by their first number; constant outside."""
+    above = bisect_left([x for x, _ in points], at)
+    if above in (0, len(points)):
+        return points[min(above, len(points) - 1)][1]
+    (low, before), (high, after) = points[above - 1 : above + 1]
+    share = math.log(at / low) / math.log(high / low)
+    return math.exp((1 - share) * math.log(before) + share * math.log(after))
+
+
 @dataclass(frozen=True)
 class Prediction:
-    """The predicted time of a step, divided by what limits each of its operators."""
+    """The predicted time of a step, in three parts, and the lower bound of the classical roofline model."""
 
     compute: float
-    """Seconds in operators that are limited by arithmetic."""
+    """Seconds of arithmetic."""
     memory: float
-    """Seconds in operators that are limited by memory or cache."""
+    """Seconds of moving data from and to memory or cache."""
     launch: float
-    """Seconds for calling operators."""
+    """Seconds of calling operators."""
+    roofline: float
+    """max(FLOPs / peak, bytes / memory bandwidth): no machine with these roofs and without a cache is faster."""
 
     @property
     def seconds(self) -> float:
@@ -103,17 +120,16 @@ class Prediction:
 
 def predict(cost: StepCost, machine: MachineRoofs) -> Prediction:
     """Predict the time of a step that is repeated again and again: at its start, weights were touched one step ago."""
-    compute = memory = 0.0
     total = cost.bytes
-    for operator in cost.operators:
-        moving = sum(touch.bytes / machine.bandwidth_at(_distance(touch, total)) for touch in operator.touches)
-        computing = operator.flops / machine.peak
-        if computing > moving:
-            compute += computing
-        else:
-            memory += moving
+    compute = sum(operator.flops / machine.peak_at(operator.rows) for operator in cost.operators if operator.flops)
+    memory = sum(
+        touch.bytes / machine.bandwidth_at(_distance(touch, total))
+        for operator in cost.operators
+        for touch in operator.touches
+    )
     each = machine.launch_with_gradients if cost.kind == "training" else machine.launch
-    return Prediction(compute, memory, each * len(cost.operators))
+    lower = max(cost.flops / machine.peak, total / machine.bandwidth)
+    return Prediction(compute, memory, each * len(cost.operators), lower)
 
 
 def _distance(touch: Touch, total: int) -> int:
@@ -132,6 +148,7 @@ def measure_roofs() -> MachineRoofs:
     return MachineRoofs(
         threads=torch.get_num_threads(),
         peak=matmul_peak(),
+        products=tuple((rows, measure_product(rows)) for rows in ROWS),
         bandwidths=tuple((size, measure_bandwidth(size)) for size in SIZES if size < limit or size == SIZES[0]),
         launch=measure_launch(gradients=False),
         launch_with_gradients=measure_launch(gradients=True),
@@ -142,6 +159,12 @@ def measure_bandwidth(size: int) -> float:
     """Bytes per second of a = b + 2 c on arrays of `size` bytes together, of which each call moves all (a triad)."""
     a, b, c = (torch.ones(size // (3 * FLOAT)) for _ in range(3))
     return size / best_time(partial(torch.add, b, c, alpha=2.0, out=a))
+
+
+def measure_product(rows: int) -> float:
+    """FLOPs per second of a linear layer on so many rows; the weights are in the cache."""
+    x, weight = torch.ones(rows, PRODUCT), torch.ones(PRODUCT, PRODUCT)
+    return 2 * rows * weight.numel() / best_time(partial(F.linear, x, weight))
 
 
 def measure_launch(*, gradients: bool) -> float:
