@@ -27,8 +27,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.system import free_memory
-from regard.training.cost import StepCost, Touch, count_calls
+from regard.training.cost import StepCost
 from regard.training.device import matmul_peak
+from regard.training.operator_ledger import Touch, count_calls
 
 SIZES = (2**19, 2**21, 2**23, 2**25, 2**27, 3 * 2**28)
 """Working sets, in bytes, for which bandwidth is measured. The last one is larger than caches."""
@@ -37,6 +38,9 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 PRODUCT = 512  # width of the weight matrix of these products
 FLOAT = 4
 SECONDS = 0.15  # of measuring per quantity
+
+Clock = Callable[[], float]
+"""A function that returns seconds: of the clock on the wall, or of the CPU time of this process."""
 
 
 @dataclass(frozen=True)
@@ -142,32 +146,32 @@ def _distance(touch: Touch, total: int) -> int:
 # Measuring the machine
 
 
-def measure_roofs() -> MachineRoofs:
-    """Measure the CPU with the number of threads that PyTorch uses; takes about two seconds."""
+def measure_roofs(clock: Clock = time.perf_counter) -> MachineRoofs:
+    """Measure the CPU with the number of threads that PyTorch uses; takes about three seconds."""
     limit = free_memory() / 4
     return MachineRoofs(
         threads=torch.get_num_threads(),
         peak=matmul_peak(),
-        products=tuple((rows, measure_product(rows)) for rows in ROWS),
-        bandwidths=tuple((size, measure_bandwidth(size)) for size in SIZES if size < limit or size == SIZES[0]),
-        launch=measure_launch(gradients=False),
-        launch_with_gradients=measure_launch(gradients=True),
+        products=tuple((rows, measure_product(rows, clock)) for rows in ROWS),
+        bandwidths=tuple((size, measure_bandwidth(size, clock)) for size in SIZES if size < limit or size == SIZES[0]),
+        launch=measure_launch(clock, gradients=False),
+        launch_with_gradients=measure_launch(clock, gradients=True),
     )
 
 
-def measure_bandwidth(size: int) -> float:
+def measure_bandwidth(size: int, clock: Clock = time.perf_counter) -> float:
     """Bytes per second of a = b + 2 c on arrays of `size` bytes together, of which each call moves all (a triad)."""
     a, b, c = (torch.ones(size // (3 * FLOAT)) for _ in range(3))
-    return size / best_time(partial(torch.add, b, c, alpha=2.0, out=a))
+    return size / best_time(partial(torch.add, b, c, alpha=2.0, out=a), clock=clock)
 
 
-def measure_product(rows: int) -> float:
+def measure_product(rows: int, clock: Clock = time.perf_counter) -> float:
     """FLOPs per second of a linear layer on so many rows; the weights are in the cache."""
     x, weight = torch.ones(rows, PRODUCT), torch.ones(PRODUCT, PRODUCT)
-    return 2 * rows * weight.numel() / best_time(partial(F.linear, x, weight))
+    return 2 * rows * weight.numel() / best_time(partial(F.linear, x, weight), clock=clock)
 
 
-def measure_launch(*, gradients: bool) -> float:
+def measure_launch(clock: Clock = time.perf_counter, *, gradients: bool) -> float:
     """Mean seconds per operator of a deep network of width 8, whose arithmetic takes no time worth mentioning."""
     network = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(16)))
     x = torch.zeros(4, 8)
@@ -181,19 +185,21 @@ def measure_launch(*, gradients: bool) -> float:
             return network(x)  # type: ignore[no-any-return]
 
     run: Callable[[], object] = train if gradients else infer
-    return best_time(run) / count_calls(network, run, gradients=gradients)
+    return best_time(run, clock=clock) / count_calls(network, run, gradients=gradients)
 
 
-def best_time(run: Callable[[], object], seconds: float = SECONDS, warm: int = 2) -> float:
+def best_time(
+    run: Callable[[], object], seconds: float = SECONDS, warm: int = 2, clock: Clock = time.perf_counter
+) -> float:
     """The shortest time of one call, of all calls in about `seconds` seconds; the first `warm` calls do not count."""
     for _ in range(warm):
         run()
     times: list[float] = []
     until = time.perf_counter() + seconds
     while not times or time.perf_counter() < until:
-        start = time.perf_counter()
+        start = clock()
         run()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return min(times)
 
 
