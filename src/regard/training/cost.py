@@ -101,7 +101,7 @@ class StepCost:
             "calls": len(self.operators),
             "activations": self.activations,
             "parameters": self.parameters,
-            "operators": sorted((row for row in rows if row["bytes"]), key=lambda row: -float(row["bytes"])),  # type: ignore[arg-type]
+            "operators": sorted((row for row in rows if row["bytes"]), key=lambda row: -float(row["bytes"])),
         }
 
 
@@ -123,7 +123,7 @@ def run_training(model: Seq2Seq, source: Any, target_BT: Tensor) -> None:
     """Forward and backward pass of a batch without padding, with label smoothing."""
     states_ND = model.hidden(source, target_BT).flatten(0, 1)
     loss = smoothed_cross_entropy(model.output, states_ND, target_BT.flatten().to(states_ND.device), 0.1)
-    (loss.smoothed / loss.tokens).backward()  # type: ignore[no-untyped-call]
+    (loss.smoothed / loss.tokens).backward()
 
 
 @dataclass

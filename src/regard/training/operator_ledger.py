@@ -161,7 +161,8 @@ def _is_mask(index: Any) -> bool:
 
 class _MetaFunctions(TorchFunctionMode):
     """Adapts functions to the meta device: attention is counted as one fused kernel, of which the device has none; and
-    a function that gets weights gets its ids and masks on the same device, as the backward pass requires."""
+    a function that gets weights gets its ids and masks on the same device, as the backward pass requires.
+    """
 
     def __init__(self, ledger: Ledger):
         super().__init__()

@@ -1,8 +1,8 @@
 """The roofline model (Williams et al. 2009): how long a step must take on this machine, and what limits it.
 
-A machine computes at most `peak` FLOPs per second and moves at most `bandwidth` bytes per second. An operator of F FLOPs
-that moves B bytes takes at least max(F / peak, B / bandwidth): below the intensity peak / bandwidth, memory is the
-limit (the memory wall), above it, arithmetic. Three measurements make the prediction honest for CPUs and for small
+A machine computes at most `peak` FLOPs and moves at most `bandwidth` bytes per second. An operator of F FLOPs that moves
+B bytes takes at least max(F / peak, B / bandwidth): below the intensity peak / bandwidth, memory is the limit (the
+memory wall), above it, arithmetic. Three measurements make the prediction honest for CPUs and for small
 operators:
 
 - thin matrix products do not reach the peak. Their speed is measured for several numbers of rows;
@@ -149,10 +149,11 @@ def _distance(touch: Touch, total: int) -> int:
 def measure_roofs(clock: Clock = time.perf_counter) -> MachineRoofs:
     """Measure the CPU with the number of threads that PyTorch uses; takes about three seconds."""
     limit = free_memory() / 4
+    products = tuple((rows, measure_product(rows, clock)) for rows in ROWS)
     return MachineRoofs(
         threads=torch.get_num_threads(),
-        peak=matmul_peak(),
-        products=tuple((rows, measure_product(rows, clock)) for rows in ROWS),
+        peak=max(matmul_peak(), *(speed for _, speed in products)),
+        products=products,
         bandwidths=tuple((size, measure_bandwidth(size, clock)) for size in SIZES if size < limit or size == SIZES[0]),
         launch=measure_launch(clock, gradients=False),
         launch_with_gradients=measure_launch(clock, gradients=True),
@@ -182,7 +183,7 @@ def measure_launch(clock: Clock = time.perf_counter, *, gradients: bool) -> floa
 
     def infer() -> Tensor:
         with torch.no_grad():
-            return network(x)  # type: ignore[no-any-return]
+            return network(x)
 
     run: Callable[[], object] = train if gradients else infer
     return best_time(run, clock=clock) / count_calls(network, run, gradients=gradients)
