@@ -7,8 +7,7 @@ restricted self-attention layers for n tokens of width d. Here each entry is mea
   paper, attention is counted without the projections of queries, keys and values;
 - sequential operations: the longest chain of operators in which each needs the result of the one before;
 - maximum path length: how many layers must be stacked until every output depends on every input up to its position,
-  times the sequential operations of a layer relative to those of a layer on one token. An output depends on an input if
-  its gradient is not zero. Recurrent and convolutional layers look to the left, as in decoders.
+  times the sequential operations of a layer. An output depends on an input if its gradient is not zero. Recurrent and convolutional layers look to the left, as in decoders.
 
 Exponents are slopes of a line fitted to the logarithms. A logarithm of n, the path length of dilated convolutions, has
 no exponent: the slope is small and decreases with n.
@@ -104,8 +103,7 @@ def _measure(kind: LayerKind) -> dict[str, Any]:
     by_width = [_count(kind, LENGTHS[0], width)[0] for width in WIDTHS]
     flops, sequential = (list(values) for values in zip(*by_length, strict=True))
     layers = [layers_to_connect(kind, length) for length in LENGTHS]
-    one = _count(kind, 1, WIDTHS[0])[1]
-    paths = [count * max(1.0, depth / one) for count, depth in zip(layers, sequential, strict=True)]
+    paths = [count * depth for count, depth in zip(layers, sequential, strict=True)]
     return {
         "layer": kind.layer,
         "operations": kind.operations,

@@ -1,7 +1,7 @@
 """The dependency path of an encoder, measured: how strongly, and over how many operations, outputs depend on inputs.
 
-Dependencies between distant tokens are easier to learn if the path between them through the network is short (Hochreiter
-et al. 2001; Vaswani et al. 2017, section 4). Two measurements for any encoder-decoder:
+Dependencies between distant tokens are easier to learn if the path between them through the network is short
+(Hochreiter et al. 2001; Vaswani et al. 2017, section 4). Two measurements for any encoder-decoder:
 
 - the gradient reach: the norm of d output_t / d input_s as a function of the distance |t - s|, relative to its value at
   distance 0;
@@ -29,7 +29,7 @@ from regard.models.base import Seq2Seq
 WORDS = 64  # size of the vocabularies of a model that is built here
 FIRST_ID = 4  # the ids below are special tokens
 LENGTH = 64
-PROBES = 32
+PROBES = 16
 SHARE = 0.01
 
 
@@ -45,7 +45,7 @@ def gradient_reach(
         distances, gradient       the norm of the gradient at each distance, relative to distance 0
         reach                     the largest distance at which it is at least 1 % of the value at distance 0
         steps                     pairs of a distance and the number of sequential operations over it
-        steps_exponent            the growth of these numbers: 0 if they are constant, near 1 if proportional
+        steps_exponent            the growth of the last two numbers: 0 if they are constant, near 1 if proportional
 
     `probes`: number of random pairs of an output position and a direction. Takes a few seconds.
     """
@@ -72,7 +72,7 @@ def gradient_reach(
         "gradient": gradient,
         "reach": max(place for place, value in enumerate(gradient) if value >= SHARE),
         "steps": steps,
-        "steps_exponent": exponent(*zip(*steps, strict=True)),
+        "steps_exponent": exponent(*zip(*steps[-2:], strict=True)),
     }
 
 
@@ -85,8 +85,8 @@ def _build(arch: str) -> Seq2Seq:
 
 
 def _sizes(length: int) -> list[int]:
-    """Numbers of tokens whose first and last token are 1, 2, 4 ... apart, up to `length`."""
-    return [1 + 2**power for power in range((length - 1).bit_length()) if 2**power < length]
+    """Numbers of tokens whose first and last token are 1, 2, 4 ... apart, and `length`."""
+    return sorted({1 + 2**power for power in range((length - 1).bit_length())} & set(range(length)) | {length})
 
 
 def _texts(network: Seq2Seq, rows: int, length: int) -> Any:

@@ -1,7 +1,7 @@
 """The roofline model (Williams et al. 2009): how long a step must take on this machine, and what limits it.
 
-A machine computes at most `peak` FLOPs and moves at most `bandwidth` bytes per second. An operator of F FLOPs that moves
-B bytes takes at least max(F / peak, B / bandwidth): below the intensity peak / bandwidth, memory is the limit (the
+A machine computes at most `peak` FLOPs and moves at most `bandwidth` bytes per second. An operator of F FLOPs that
+moves B bytes takes at least max(F / peak, B / bandwidth): below the intensity peak / bandwidth, memory is the limit (the
 memory wall), above it, arithmetic. Three measurements make the prediction honest for CPUs and for small
 operators:
 
@@ -208,20 +208,9 @@ def best_time(
 # Results
 
 
-@dataclass(frozen=True)
-class RooflineReport:
-    """Costs of several steps of an architecture, and their predicted times on a machine."""
-
-    arch: str
-    length: int
-    machine: MachineRoofs
-    costs: Sequence[StepCost]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything that the table and the page show."""
-        return {
-            "arch": self.arch,
-            "length": self.length,
-            "machine": self.machine.as_dict(),
-            "phases": [cost.as_dict() | {"prediction": predict(cost, self.machine).as_dict()} for cost in self.costs],
-        }
+def report_costs(costs: Sequence[StepCost], machine: MachineRoofs) -> dict[str, Any]:
+    """The machine, and the cost and predicted time of each step, as data for the terminal, the page and JSON."""
+    return {
+        "machine": machine.as_dict(),
+        "phases": [cost.as_dict() | {"prediction": predict(cost, machine).as_dict()} for cost in costs],
+    }
