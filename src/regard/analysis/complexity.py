@@ -7,7 +7,8 @@ restricted self-attention layers for n tokens of width d. Here each entry is mea
   paper, attention is counted without the projections of queries, keys and values;
 - sequential operations: the longest chain of operators in which each needs the result of the one before;
 - maximum path length: how many layers must be stacked until every output depends on every input up to its position,
-  times the sequential operations of a layer. An output depends on an input if its gradient is not zero. Recurrent and convolutional layers look to the left, as in decoders.
+  times the sequential operations of a layer. An output depends on an input if its gradient is not zero. Recurrent and
+  convolutional layers look to the left, as in decoders.
 
 Exponents are slopes of a line fitted to the logarithms. A logarithm of n, the path length of dilated convolutions, has
 no exponent: the slope is small and decreases with n.

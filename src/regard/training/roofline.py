@@ -1,9 +1,8 @@
 """The roofline model (Williams et al. 2009): how long a step must take on this machine, and what limits it.
 
 A machine computes at most `peak` FLOPs and moves at most `bandwidth` bytes per second. An operator of F FLOPs that
-moves B bytes takes at least max(F / peak, B / bandwidth): below the intensity peak / bandwidth, memory is the limit (the
-memory wall), above it, arithmetic. Three measurements make the prediction honest for CPUs and for small
-operators:
+moves B bytes takes at least max(F / peak, B / bandwidth): below the intensity peak / bandwidth, memory is the limit
+(the memory wall), above it, arithmetic. Three measurements make the prediction honest for CPUs and small operators:
 
 - thin matrix products do not reach the peak. Their speed is measured for several numbers of rows;
 - bandwidth depends on where the data is. It is measured with arrays of several sizes, from cache to memory. A tensor
