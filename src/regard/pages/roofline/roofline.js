@@ -3,7 +3,7 @@ import { html, svg, figure, large, linear, number, responsive, spread, table } f
 import { section, sign } from "../common/frame.js";
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const MARGIN = { left: 62, right: 190, top: 14, bottom: 44 };
+const MARGIN = { left: 62, right: 240, top: 34, bottom: 44 };
 const HEIGHT = 400;
 const LIMITS = { compute: "arithmetic", memory: "memory", launch: "operator calls" };
 
@@ -19,7 +19,7 @@ const speedOf = ({ flops, prediction }) => flops / prediction.seconds;
 function plot({ machine }, phases, width) {
   const marksX = powers(Math.min(...phases.map(({ intensity }) => intensity)) / 2, machine.ridge * 4);
   const marksY = powers(Math.min(...phases.map(speedOf)), machine.peak);
-  const right = width - (width < 560 ? 20 : MARGIN.right);
+  const right = width - (width < 640 ? 20 : MARGIN.right);
   const bottom = HEIGHT - MARGIN.bottom;
   const log = (marks, range) => {
     const place = linear([Math.log10(marks[0]), Math.log10(marks.at(-1))], range);
@@ -37,12 +37,12 @@ function plot({ machine }, phases, width) {
     marksX.map((mark) =>
       svg("text", { class: "tick", x: x(mark), y: bottom + 18, "text-anchor": "middle" }, figure(mark))),
     svg("text", { class: "tick", x: right, y: bottom + 38, "text-anchor": "end" }, "FLOPs per byte"),
-    svg("text", { class: "tick", x: 0, y: 10 }, "GFLOP/s"),
+    svg("text", { class: "tick", x: 0, y: 12 }, "GFLOP/s"),
     svg("polyline", { class: "roof", points: roof.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ") }),
     labels.map(({ phase, y: at }) => svg("g", {},
       svg("circle", { class: phase.kind === "training" ? "training" : "use", r: 5, cx: x(phase.intensity),
         cy: y(speedOf(phase)) }, svg("title", {}, `${phase.name}: ${giga(speedOf(phase))} GFLOP/s`)),
-      width >= 560 && svg("text", { class: "name", x: right + 10, y: at + 4 }, phase.name))));
+      width >= 640 && svg("text", { class: "name", x: right + 10, y: at + 4 }, phase.name))));
 }
 
 function drawing(phases) {
