@@ -47,7 +47,8 @@ def gradient_reach(
         steps                     pairs of a distance and the number of sequential operations over it
         steps_exponent            the growth of the last two numbers: 0 if they are constant, near 1 if proportional
 
-    `probes`: number of random pairs of an output position and a direction. Takes a few seconds.
+    `probes`: number of random pairs of an output position and a direction. Takes a few seconds; the largest
+    architectures need about 15, most of it to initialize the weights.
     """
     if length < 4:
         raise SettingsError(f"gradient_reach: length is {length}, and must be at least 4")
@@ -85,8 +86,8 @@ def _build(arch: str) -> Seq2Seq:
 
 
 def _sizes(length: int) -> list[int]:
-    """Numbers of tokens whose first and last token are 1, 2, 4 ... apart, and `length`."""
-    return sorted({1 + 2**power for power in range((length - 1).bit_length())} & set(range(length)) | {length})
+    """Numbers of tokens whose first and last token are 1, 4, 16 ... apart, and `length`."""
+    return [*(1 + 4**power for power in range(length.bit_length()) if 4**power < length - 1), length]
 
 
 def _texts(network: Seq2Seq, rows: int, length: int) -> Any:
