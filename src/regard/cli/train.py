@@ -14,7 +14,7 @@ from regard.errors import SettingsError
 from regard.languages import language_scripts
 from regard.registry import TASKS
 from regard.run import Run
-from regard.terminal import Command, Parser, add_set, add_setting, given_settings
+from regard.terminal import Command, Options, Parser, add_set, add_setting, given_settings
 
 if TYPE_CHECKING:
     from regard.tasks.train import TrainingJob
@@ -63,7 +63,7 @@ def add_data(parser: Parser, *, pairs: bool = True) -> None:
         )
 
 
-def add_run(parser: Parser) -> argparse._ArgumentGroup:
+def add_run(parser: Parser) -> Options:
     run = parser.add_argument_group("run")
     run.add_argument(
         "--out", metavar="DIR", help="the run folder to make (default: runs/ and the languages, file or model)"

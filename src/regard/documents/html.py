@@ -16,8 +16,6 @@ from typing import Literal, NamedTuple
 from regard.documents.markup import Element, Fixed, Piece, Raw, Tree, Words, as_pieces, fixed, read_words
 from regard.documents.segment import Draft
 
-BINARY = False
-
 Kind = Literal["text", "open", "close", "single", "other"]
 
 

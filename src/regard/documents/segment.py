@@ -235,8 +235,6 @@ def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
 # ---------------------------------------------------------------------------------------------------------------------
 # Plain text
 
-BINARY = False
-
 _SEPARATORS = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029\t]+)")  # a tab separates columns
 
 

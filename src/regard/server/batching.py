@@ -68,23 +68,6 @@ class Closing(Exception):  # noqa: N818
     """The server is shutting down and accepts no new requests."""
 
 
-@dataclass
-class Counters:
-    """Counts since the start of the server, for the metrics."""
-
-    refused: int = 0
-    """Number of requests refused because the queue was full."""
-    late: int = 0
-    """Number of requests that missed their deadline."""
-    batches: int = 0
-    items: int = 0
-    """Number of items in all batches."""
-    waited: float = 0.0
-    """Total waiting time of items, in seconds."""
-    worked: float = 0.0
-    """Total duration of batches, in seconds."""
-
-
 class Batcher(Generic[Item, Result]):
     """A bounded queue for the function `work`, which takes a list of items and returns one result per item."""
 
@@ -108,8 +91,11 @@ class Batcher(Generic[Item, Result]):
         """
         self.size, self.threads = size, threads
         self.most_waiting, self.most_requests, self.most_weight = most_waiting, most_requests, most_weight
-        self.counters = Counters()
-        self.waiting, self.working = 0, 0  # numbers of items
+        # For the metrics, since the start: requests that were refused or missed their deadline; batches and the items
+        # in them; seconds that items waited and that batches took.
+        self.refused = self.late = self.batches = self.items = 0
+        self.waited = self.worked = 0.0
+        self.waiting = self.working = 0  # numbers of items
         self.waiting_weight = 0.0
         self._work, self._weigh, self._pool = work, weigh, pool
         self._queue: list[_Request[Item, Result]] = []  # requests with unstarted items, next in turn first
@@ -147,7 +133,7 @@ class Batcher(Generic[Item, Result]):
         except TimeoutError:
             if not clock.expired():
                 raise  # raised by the work itself
-            self.counters.late += 1
+            self.late += 1
             raise TooLate(f"not done within {deadline:g} s") from None
         finally:
             self._drop(request)
@@ -188,7 +174,7 @@ class Batcher(Generic[Item, Result]):
         """Add the request to the queue, or raise `QueueFull`. An empty queue accepts a request of any size."""
         items, weight = len(request.items), sum(request.weights)
         if self.waiting and (excess := self._excess(items, weight)):
-            self.counters.refused += 1
+            self.refused += 1
             raise QueueFull(excess * self._throughput.seconds(self.waiting_weight))
         self.waiting += items
         self.waiting_weight += weight
@@ -259,12 +245,12 @@ class Batcher(Generic[Item, Result]):
 
     async def _run(self, batch: list[_Place[Item, Result]]) -> None:
         """Compute one batch, deliver its results, and start the next."""
-        loop, counters = asyncio.get_running_loop(), self.counters
+        loop = asyncio.get_running_loop()
         began = loop.time()
         self._throughput.begin(began)
-        counters.batches += 1
-        counters.items += len(batch)
-        counters.waited += sum(began - place.request.arrived for place in batch)
+        self.batches += 1
+        self.items += len(batch)
+        self.waited += sum(began - place.request.arrived for place in batch)
         items = [request.items[number] for request, number in batch]
         outcomes: Sequence[Result | Exception]
         try:
@@ -272,7 +258,7 @@ class Batcher(Generic[Item, Result]):
         except Exception as error:  # the pool accepts no work
             outcomes = [error] * len(batch)
         ended = loop.time()
-        counters.worked += ended - began
+        self.worked += ended - began
         self._throughput.end(sum(place.weight for place in batch), ended)
         self.working -= len(batch)
         for (request, number), outcome in zip(batch, outcomes, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -55,15 +54,15 @@ class _Queues(Collector):
         for kind, metric, meaning, attribute in (
             (GaugeMetricFamily, "regard_queue_waiting", "Waiting items", "waiting"),
             (GaugeMetricFamily, "regard_queue_working", "Items in work", "working"),
-            (CounterMetricFamily, "regard_batches", "Batches started", "counters.batches"),
-            (CounterMetricFamily, "regard_batch_items", "Items in these batches", "counters.items"),
-            (CounterMetricFamily, "regard_queue_refused", "Requests refused: queue full", "counters.refused"),
-            (CounterMetricFamily, "regard_queue_late", "Requests that missed their deadline", "counters.late"),
-            (CounterMetricFamily, "regard_queue_waited_seconds", "Waiting time of items", "counters.waited"),
-            (CounterMetricFamily, "regard_batch_seconds", "Duration of batches", "counters.worked"),
+            (CounterMetricFamily, "regard_batches", "Batches started", "batches"),
+            (CounterMetricFamily, "regard_batch_items", "Items in these batches", "items"),
+            (CounterMetricFamily, "regard_queue_refused", "Requests refused: queue full", "refused"),
+            (CounterMetricFamily, "regard_queue_late", "Requests that missed their deadline", "late"),
+            (CounterMetricFamily, "regard_queue_waited_seconds", "Waiting time of items", "waited"),
+            (CounterMetricFamily, "regard_batch_seconds", "Duration of batches", "worked"),
         ):
             family = kind(metric, meaning, labels=["model", "queue"])
             for served in self.runs.served.values():
                 for name, queue in served.queues.items():
-                    family.add_metric([served.name, name], attrgetter(attribute)(queue))
+                    family.add_metric([served.name, name], getattr(queue, attribute))
             yield family
