@@ -160,23 +160,14 @@ def add_search(parser: Parser) -> Options:
     """Add the options of `add_scoring`, and options for the most frequently used search settings."""
     search = add_scoring(parser)
     add_setting(search, "--beam", "search.beam_size", "N")
-    add_setting(search, "--min-length", "search.min_length", "N")
-    add_setting(search, "--no-repeat-ngram-size", "search.no_repeat_ngram_size", "N")
-    add_setting(search, "--sample", "search.sample")
-    add_setting(search, "--temperature", "search.temperature", "X")
-    add_setting(search, "--top-k", "search.top_k", "N")
-    add_setting(search, "--top-p", "search.top_p", "X")
-    add_setting(search, "--seed", "search.seed", "N")
-    add_setting(search, "--replace-unknown", "search.replace_unknown")
+    others = {"min_length": "N", "no_repeat_ngram_size": "N", "sample": "", "temperature": "X", "top_k": "N"}
+    for name, metavar in (others | {"top_p": "X", "seed": "N", "replace_unknown": ""}).items():
+        add_setting(search, f"--{name.replace('_', '-')}", f"search.{name}", metavar)
     return search
 
 
 def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[str, Any]:
-    """The search settings that were given as options.
-
-    `own`: the search settings of the runs that will be used; empty: the default settings. If the given settings do not
-    fit together with one of them, an error is raised.
-    """
+    """The search settings given as options; they must fit the settings `own` of the runs or, if empty, the defaults."""
     table = with_overrides(given_settings(options), options.set)
     for section in table:
         if section != "search":
@@ -337,10 +328,7 @@ def show_weights(parts: Sequence[ShadedSentence]) -> None:
 
 
 def _shade(part: ShadedSentence, strongest: float) -> Text:
-    """The sentence as `Text` of rich. The larger the weight of a word, the brighter its background.
-
-    Brightness depends on the product of sentence weight and word weight; a product of `strongest` is the brightest.
-    """
+    """The sentence with a brighter background where sentence weight times word weight is nearer to `strongest`."""
     from rich.text import Text
 
     shaded, place = Text(), 0

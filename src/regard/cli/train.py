@@ -89,10 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def given_table(options: argparse.Namespace, need: str) -> dict[str, Any]:
-    """The settings given by the options, as nested tables.
-
-    `need` is the advice in the error message if training data is missing; if `need` is empty, it may be missing.
-    """
+    """The settings given by the options. `need`: advice if training data is missing; if empty, it may be missing."""
     table = given_settings(options)
     data = table.setdefault("data", {})
     if corpora := pair_up(options.source, options.target):

@@ -59,10 +59,7 @@ class Document:
         return made.encode("utf-8", "surrogatepass") if self._as_bytes and isinstance(made, str) else made
 
     def lost(self, answers: Sequence[Answer]) -> list[tuple[str, ...]]:
-        """For each text, the addresses, placeholders, code and numbers that its answer lacks.
-
-        `rebuild` inserts addresses, placeholders and code again, but not numbers.
-        """
+        """For each text, what its answer lacks: addresses, placeholders, code and, not added by `rebuild`, numbers."""
         return [segment.lost(answer) for segment, answer in zip(self._segments, answers, strict=True)]
 
 

@@ -188,10 +188,7 @@ class Batcher(Generic[Item, Result]):
         return self.most_requests / 2 if was_full else self.most_requests
 
     def _excess(self, items: int, weight: float) -> float:
-        """The share (0 to 1) of the waiting work that must be done before another request can be accepted.
-
-        The other request has `items` items with a total weight of `weight`.
-        """
+        """The share (0 to 1) of the waiting work that must be done before a request of this size can be accepted."""
         excess = max(
             (self.waiting + items - self.most_waiting) / max(self.waiting, 1),
             (len(self._queue) + 1 - self._room()) / max(len(self._queue), 1),

@@ -118,10 +118,7 @@ def content_type(request: Request) -> str:
 
 
 async def read_upload(request: Request, most: int) -> tuple[dict[str, str], str, bytes]:
-    """The text fields of a multipart form, and the name and the content of its file.
-
-    A file of at most `most` bytes is never written to disk.
-    """
+    """The text fields of a multipart form, the name of its file, and the content, at most `most` bytes in memory."""
     if content_type(request) != MULTIPART:
         raise ApiError(415, f"send the file as {MULTIPART}")
     _, options = parse_options_header(request.headers["content-type"])

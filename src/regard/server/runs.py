@@ -319,10 +319,7 @@ class ServedRuns:
 
 
 def unique_names(folders: Sequence[Path]) -> list[str]:
-    """The name of each folder, with a number if an earlier folder has the same name.
-
-    Raises an error if the same folder is given twice.
-    """
+    """The name of each folder, with a number if an earlier folder has this name. A folder given twice is an error."""
     places = [folder.resolve() for folder in folders]
     for place, times in Counter(places).items():
         if times > 1:
