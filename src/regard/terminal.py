@@ -116,10 +116,10 @@ def add_setting(parser: Options, flag: str, path: str, metavar: str = "") -> Non
         parser.add_argument(flag, type=kind, metavar=metavar, dest=path, help=text)
 
 
-def add_set(parser: Options, example: str = "train.warmup_steps=800") -> None:
+def add_set(parser: Options, example: str = "train.warmup_steps=800", text: str = "any setting") -> None:
     """Add the option --set, which can change every setting."""
-    text = f"any setting, e.g. {example}; repeatable"
-    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help=text)
+    help = f"{text}, e.g. {example}; repeatable"
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help=help)
 
 
 def given_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -298,12 +298,9 @@ def bar(share: float, width: int, *, grows_left: bool = False) -> str:
     share = min(max(share, 0.0), 1.0)
     if not (sys.stdout.encoding or "").lower().startswith("utf"):
         return "#" * round(width * share + 0.49 * bool(share))
-    if grows_left:
-        halves = max(round(2 * width * share), 1 if share else 0)
-        return "▐" * (halves % 2) + "█" * (halves // 2)
-    eighths = max(round(8 * width * share), 1 if share else 0)
-    full, rest = divmod(eighths, 8)
-    return "█" * full + " ▏▎▍▌▋▊▉"[rest] * bool(rest)
+    steps = 2 if grows_left else 8  # per character
+    full, rest = divmod(max(round(steps * width * share), 1 if share else 0), steps)
+    return "▐" * rest + "█" * full if grows_left else "█" * full + " ▏▎▍▌▋▊▉"[rest] * bool(rest)
 
 
 # Words and sentences shaded by attention weights

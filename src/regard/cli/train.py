@@ -165,10 +165,7 @@ def run_finetune(options: argparse.Namespace) -> int:
 
 def configure_resume(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="A.B=C",
-        help="change a setting of the training, e.g. train.max_steps=20000; repeatable",
-    )  # fmt: skip
+    add_set(parser, "train.max_steps=20000", "change a setting of the training")
 
 
 def run_resume(options: argparse.Namespace) -> int:

@@ -16,8 +16,11 @@ OTHER = "other"
 """Label of requests to unknown paths or with unknown methods. Otherwise clients could create any number of labels."""
 
 
-class ServerMetrics:
-    """Counters of requests, texts, tokens and queues."""
+class ServerMetrics(Collector):
+    """Counters of requests, texts, tokens and queues; those of the queues are read when the metrics are requested.
+
+    The mean size of a batch is the rate of `regard_batch_items_total` divided by the rate of `regard_batches_total`.
+    """
 
     def __init__(self, runs: ServedRuns):
         registry = self.registry = CollectorRegistry()
@@ -29,7 +32,8 @@ class ServerMetrics:
         self.open = Gauge("regard_requests_open", "Requests being answered now", registry=registry)
         self.texts = Counter("regard_texts", "Texts answered", ["model"], registry=registry)
         self.tokens = Counter("regard_tokens", "Tokens written", ["model"], registry=registry)
-        registry.register(_Queues(runs))
+        self.runs = runs
+        registry.register(self)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         self.requests.labels(method, route, str(status)).inc()
@@ -39,16 +43,6 @@ class ServerMetrics:
         """Count answered texts; `tokens` has the number of tokens that the model wrote for each text."""
         self.texts.labels(model).inc(len(tokens))
         self.tokens.labels(model).inc(sum(tokens))
-
-
-class _Queues(Collector):
-    """Counters of the queues, read when the metrics are requested.
-
-    The mean size of a batch is the rate of `regard_batch_items_total` divided by the rate of `regard_batches_total`.
-    """
-
-    def __init__(self, runs: ServedRuns):
-        self.runs = runs
 
     def collect(self) -> Iterator[Metric]:
         for kind, metric, meaning, attribute in (

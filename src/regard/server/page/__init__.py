@@ -40,8 +40,7 @@ def read_assets() -> dict[str, Asset]:
             address = "/" if path == "index.html" else f"/page/{path}"
             assert address not in found, f"two files of the page have the path {path}"
             body = file.read_bytes()
-            charset = "" if media_type.startswith("image/") else "; charset=utf-8"
-            found[address] = Asset(body, media_type + charset, f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+            found[address] = Asset(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:16]}"')
     return found
 
 
