@@ -133,7 +133,11 @@ def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Pat
         yield draft
         files = {str(path.relative_to(draft)): file_sha256(path) for path in sorted(draft.rglob("*")) if path.is_file()}
         mark = {"regard": __version__, **facts, "fingerprint": fingerprint(run), "sha256": files}
-        (draft / MARK).write_text(json.dumps(mark, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(draft / MARK, mark)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
 def refuse_taken(folder: Path) -> None:

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from math import inf
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -122,7 +122,7 @@ class Batcher(Generic[Item, Result]):
         if not items:
             return []
         loop = asyncio.get_running_loop()
-        weights = [self._weigh(item) for item in items]
+        weights = dict(enumerate(map(self._weigh, items)))
         request = _Request(items, weights, key, on_result, loop.create_future(), loop.time())
         self._admit(request)
         self._start()
@@ -172,7 +172,7 @@ class Batcher(Generic[Item, Result]):
 
     def _admit(self, request: _Request[Item, Result]) -> None:
         """Add the request to the queue, or raise `QueueFull`. An empty queue accepts a request of any size."""
-        items, weight = len(request.items), sum(request.weights)
+        items, weight = len(request.items), sum(request.unstarted.values())
         if self.waiting and (excess := self._excess(items, weight)):
             self.refused += 1
             raise QueueFull(excess * self._throughput.seconds(self.waiting_weight))
@@ -199,7 +199,7 @@ class Batcher(Generic[Item, Result]):
     def _drop(self, request: _Request[Item, Result]) -> None:
         if request.unstarted:
             self._queue.remove(request)
-            self._remove([_Place(request, number) for number in request.unstarted])
+            self._remove([_Place(request, number, weight) for number, weight in request.unstarted.items()])
 
     def _remove(self, places: Sequence[_Place[Item, Result]]) -> None:
         for place in places:
@@ -248,7 +248,7 @@ class Batcher(Generic[Item, Result]):
         self.batches += 1
         self.items += len(batch)
         self.waited += sum(began - place.request.arrived for place in batch)
-        items = [request.items[number] for request, number in batch]
+        items = [request.items[number] for request, number, _ in batch]
         outcomes: Sequence[Result | Exception]
         try:
             outcomes = await loop.run_in_executor(self._pool, _attempt, self._work, items)
@@ -258,7 +258,7 @@ class Batcher(Generic[Item, Result]):
         self.worked += ended - began
         self._throughput.end(sum(place.weight for place in batch), ended)
         self.working -= len(batch)
-        for (request, number), outcome in zip(batch, outcomes, strict=True):
+        for (request, number, _), outcome in zip(batch, outcomes, strict=True):
             request.take(number, outcome)
             if isinstance(outcome, Exception):
                 self._drop(request)
@@ -271,15 +271,12 @@ class _Request(Generic[Item, Result]):
     """The items of one call of `submit`, with their results so far."""
 
     items: Sequence[Item]
-    weights: Sequence[float]
+    unstarted: dict[int, float]  # the weights of the items that are still waiting, by index
     key: Hashable
     on_result: Callable[[int, Result], None] | None
     answered: asyncio.Future[list[Result]]
     arrived: float
-
-    def __post_init__(self) -> None:
-        self.unstarted = dict.fromkeys(range(len(self.items)))  # an ordered set of indices
-        self._results: dict[int, Result] = {}
+    results: dict[int, Result] = field(default_factory=dict)
 
     def take(self, number: int, outcome: Result | Exception) -> None:
         """Store the result of item `number`; an exception ends the whole request. Ignored if the request has ended."""
@@ -288,11 +285,11 @@ class _Request(Generic[Item, Result]):
         if isinstance(outcome, Exception):
             self.answered.set_exception(outcome)
             return
-        self._results[number] = outcome
+        self.results[number] = outcome
         if self.on_result:
             self.on_result(number, outcome)
-        if len(self._results) == len(self.items):
-            self.answered.set_result([self._results[number] for number in range(len(self.items))])
+        if len(self.results) == len(self.items):
+            self.answered.set_result([self.results[number] for number in range(len(self.items))])
 
 
 class _Place(NamedTuple, Generic[Item, Result]):
@@ -300,10 +297,7 @@ class _Place(NamedTuple, Generic[Item, Result]):
 
     request: _Request[Item, Result]
     number: int
-
-    @property
-    def weight(self) -> float:
-        return self.request.weights[self.number]
+    weight: float
 
 
 def _turns(requests: Sequence[_Request[Item, Result]]) -> Iterator[_Place[Item, Result]]:
@@ -311,7 +305,7 @@ def _turns(requests: Sequence[_Request[Item, Result]]) -> Iterator[_Place[Item, 
     for numbers in zip_longest(*(request.unstarted for request in requests)):
         for request, number in zip(requests, numbers, strict=True):
             if number is not None:
-                yield _Place(request, number)
+                yield _Place(request, number, request.unstarted[number])
 
 
 def _attempt(work: Callable[[list[Item]], list[Result]], items: list[Item]) -> list[Result | Exception]:

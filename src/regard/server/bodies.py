@@ -24,8 +24,6 @@ from regard.tasks.api import FieldError
 
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 1000
-NUMBERS = frozenset({"alternatives"})
-"""Fields of forms whose values are converted to integers."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -107,7 +105,7 @@ async def _read_form(request: Request, kind: str) -> dict[str, str | int | list[
         texts.setdefault(name, []).append(value)
     fields: dict[str, str | int | list[str]] = {}
     for name, (first, *others) in texts.items():
-        is_number = name in NUMBERS and first.isascii() and first.isdecimal() and len(first) < 10
+        is_number = name == "alternatives" and first.isascii() and first.isdecimal() and len(first) < 10
         fields[name] = [first, *others] if others else int(first) if is_number else first
     return fields
 
