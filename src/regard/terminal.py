@@ -59,6 +59,8 @@ class Command:
 class Options(Protocol):
     """A parser, or a group of its options."""
 
+    description: str | None
+
     def add_argument(self, *names: str, **how: Any) -> argparse.Action: ...
 
 
