@@ -26,15 +26,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar, cast
 
-from regard.errors import CorpusError, RunError, SettingsError, UnwritableError, nearest
+from regard.errors import WRITE_ERRORS, CorpusError, RunError, SettingsError, UnwritableError, nearest
 from regard.system import rename_folder, sync_folder
 
 STDIN = "standard input"
 BLOCK = 1 << 16  # number of bytes to read at a time
 LONGEST_LINE = 1 << 26
 """Largest number of bytes in a line; without a limit, a file such as /dev/zero would fill the memory."""
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""Numbers of write errors that come without a file name: disk or quota full, file too large, read-only disk."""
 DRAFT = ".part"
 """Suffix of drafts. The draft of "a.txt" is ".a.txt.1234-89abcdef.part": process id and random digits."""
 ABANDONED = 60.0
@@ -343,10 +341,10 @@ def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, fol
 def concerns(error: OSError, *drafts: Path) -> bool:
     """Whether an error comes from writing one of `drafts`.
 
-    The file that the error names must be a draft or be inside a draft. An error without a file must be one of `FULL`.
+    The file that the error names must be a draft or be inside a draft. Without a file, it must be in `WRITE_ERRORS`.
     """
     if error.filename is None:
-        return error.errno in FULL
+        return error.errno in WRITE_ERRORS
     failed = Path(os.fsdecode(error.filename))
     return any(failed == draft or draft in failed.parents for draft in drafts)
 

@@ -201,10 +201,7 @@ class Searcher:
             yield coverage.wrap(self.decoder.step), state, {"bonus": coverage.bonus}
 
     def _choose(self, inputs: Sequence[SearchInput]) -> Choose:
-        """The function that selects the next token, for greedy search or sampling.
-
-        Each input has its own seed, so that its sample does not depend on the other inputs of the batch.
-        """
+        """Take the most likely token, or a sample with a seed of each input, independent of the rest of the batch."""
         settings = self.settings
         if not settings.sample:
             return most_likely
