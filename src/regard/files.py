@@ -18,7 +18,7 @@ import stat
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
@@ -97,6 +97,13 @@ def first_of(items: Iterator[Item]) -> list[Item]:
         return list(islice(items, 1))
     except EmptyFileError:
         return []
+
+
+def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield the items in lists of `size`; the last may be shorter."""
+    items = iter(items)
+    while chunk := list(islice(items, size)):
+        yield chunk
 
 
 def is_typed() -> bool:

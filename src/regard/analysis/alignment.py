@@ -183,11 +183,6 @@ def read_choice(stored: Any, where: str) -> AlignmentHeads:
 # Gold alignments, and scores against them
 
 
-def pharaoh(links: Iterable[tuple[int, int]]) -> str:
-    """Links in Pharaoh format, e.g. "0-0 1-2", source word first."""
-    return " ".join(f"{s}-{t}" for s, t in links)
-
-
 def read_gold(text: str) -> tuple[Links, Links]:
     """Sure and possible links of one line: "1-2" is sure, and therefore possible; "1p2" and "1?2" are only possible."""
     sure, maybe = set(), set()

@@ -186,16 +186,10 @@ class _SentenceScores(NamedTuple):
 
 
 def _score_sentence(curves: Sequence[Curves], maps: Sequence[Tensor], links: Links) -> _SentenceScores:
-    deletions, sufficiencies = zip(*curves, strict=True)
-    precisions, aucs = zip(*(agreement(scores_TS, links) for scores_TS in maps), strict=True)
-    return _SentenceScores(
-        sum(map(area, deletions)) / len(curves),
-        sum(map(area, sufficiencies)) / len(curves),
-        sum(precisions) / len(maps),
-        sum(aucs) / len(maps),
-        torch.stack([on_grid(curve_TK) for curve_TK in deletions]).mean(0),
-        torch.stack([on_grid(curve_TK) for curve_TK in sufficiencies]).mean(0),
-    )
+    sides = list(zip(*curves, strict=True))  # all deletion curves, all sufficiency curves
+    numbers = [*(map(area, side) for side in sides), *zip(*(agreement(one, links) for one in maps), strict=True)]
+    on_grids = (torch.stack(list(map(on_grid, side))).mean(0) for side in sides)
+    return _SentenceScores(*(sum(values) / len(maps) for values in numbers), *on_grids)
 
 
 @dataclass(frozen=True)

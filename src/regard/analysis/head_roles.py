@@ -25,14 +25,13 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from regard.layers.hooks import listen, trace, without_heads
-from regard.models.base import Seq2Seq, Source
+from regard.models.base import PairBatch, Seq2Seq, sentence_losses
 
 Kind = Literal["positional", "rare", "syntactic", "alignment"]
 
@@ -211,19 +210,6 @@ def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
 # Importance
 
 
-class PairBatch(Protocol):
-    """A batch of sentence pairs: encoder input, decoder input, expected output, and a mask (False for padding)."""
-
-    @property
-    def source(self) -> Source: ...
-    @property
-    def target_input_BT(self) -> Tensor: ...
-    @property
-    def target_output_BT(self) -> Tensor: ...
-    @property
-    def target_mask_BT(self) -> Tensor: ...
-
-
 @torch.no_grad()
 def count_heads(model: Seq2Seq, batch: PairBatch) -> dict[str, int]:
     """Number of heads of each attention, in the order of the layers."""
@@ -272,14 +258,6 @@ def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatch]) -> dict
             sums[name] = sums.get(name, 0.0) + slope_BH.abs().sum(0)
         sentences += len(loss_B)
     return {name: sum_H / sentences for name, sum_H in sums.items()}
-
-
-def sentence_losses(model: Seq2Seq, batch: PairBatch) -> Tensor:
-    """Negative log-likelihood [B] of each target, summed over its tokens."""
-    real_BT = batch.target_mask_BT
-    logits_NV = model.output(model.hidden(batch.source, batch.target_input_BT)[real_BT])
-    nll_N = F.cross_entropy(logits_NV, batch.target_output_BT[real_BT], reduction="none")
-    return nll_N.new_zeros(len(real_BT)).index_add(0, real_BT.nonzero()[:, 0], nll_N)
 
 
 def _loss_per_token(model: Seq2Seq, batches: Iterable[PairBatch]) -> float:

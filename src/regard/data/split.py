@@ -160,17 +160,6 @@ def plan_split(
     return split
 
 
-def plan_group_split(
-    groups: Iterable[tuple[str, int]], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
-) -> Split:
-    """Split groups of pairs, e.g. conversations, without dividing a group. Groups with equal texts get the same part.
-
-    A group is given as its text and its number of pairs; see `plan_split` for the other arguments.
-    """
-    pairs = (Pair(text, "") for text, count in groups for _ in range(count))
-    return plan_split(pairs, valid, test, seed, where)
-
-
 def _find_components(pairs: Iterable[Pair]) -> array[int]:
     """For each pair, the index of the first pair of its component (union-find with the smallest index as the root)."""
     sentences = SeenTexts()

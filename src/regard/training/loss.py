@@ -66,25 +66,17 @@ def _sum_chunks(
         if grad_states is not None and grad_weight is not None:
             grad_scores = scores.to(kind)
             for part, grad_part in zip(rows, grad_scores.chunk(len(rows)), strict=True):
-                _store_product(grad_part, weight, grad_states[part])
-            _add_product(grad_scores.t(), states, grad_weight)
+                if grad_states.dtype == kind:
+                    torch.mm(grad_part, weight, out=grad_states[part])
+                else:
+                    grad_states[part] = grad_part @ weight
+            if grad_weight.dtype == kind:
+                grad_weight.addmm_(grad_scores.t(), states)
+            else:
+                grad_weight += grad_scores.t() @ states
         if grad_bias is not None:
             grad_bias += scores.sum(0)
     return smoothed, plain, grad_states, grad_weight, grad_bias
-
-
-def _store_product(a: Tensor, b: Tensor, goal: Tensor) -> None:
-    if goal.dtype == a.dtype:
-        torch.mm(a, b, out=goal)
-    else:
-        goal.copy_(a @ b)
-
-
-def _add_product(a: Tensor, b: Tensor, goal: Tensor) -> None:
-    if goal.dtype == a.dtype:
-        goal.addmm_(a, b)
-    else:
-        goal.add_(a @ b)
 
 
 def _chunks(rows: int, paired: bool) -> Iterator[tuple[slice, ...]]:

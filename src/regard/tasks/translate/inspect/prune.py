@@ -24,7 +24,7 @@ from regard.config.recipe import make_recipe, to_table, with_overrides
 from regard.data.batches import Batch
 from regard.data.pairs import Pair
 from regard.errors import CorpusError, SettingsError
-from regard.files import atomic_folder
+from regard.files import atomic_folder, chunks
 from regard.models.base import Seq2Seq, count_parameters
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import METRICS, WEIGHTS, Run
@@ -110,8 +110,7 @@ def compare_runs(runs: tuple[Run, Run], pairs: Sequence[Pair]) -> dict[str, list
     try:
         for translator in translators:
             translator.translate([pair.source for pair in pairs[:CHUNK]])  # warm-up
-        for first in range(0, len(pairs), CHUNK):
-            sources = [pair.source for pair in pairs[first : first + CHUNK]]
+        for sources in chunks((pair.source for pair in pairs), CHUNK):
             for place, translator in enumerate(translators):
                 began = time.process_time()
                 texts[place].extend(texts_of(translator.translate(sources)))
