@@ -124,10 +124,7 @@ def standard_input() -> Iterator[BinaryIO]:
 
 @contextmanager
 def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
-    """Open a file as a stream of bytes, decompressed if `unpacked`.
-
-    Errors of opening the file, and errors of reading it in the `with` block, are raised as CorpusError.
-    """
+    """Open a file as bytes, decompressed if `unpacked`. Errors, also of reading in the block, become CorpusError."""
     try:
         if os.path.isdir(path):
             raise CorpusError(path, "a folder, not a file")
@@ -219,10 +216,7 @@ def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterat
 
 
 def _is_utf16(block: bytes) -> bool:
-    """Whether the block is UTF-16: it starts with a byte order mark, or many of its bytes are zero.
-
-    In UTF-16, nearly all zero bytes are at even positions, or nearly all are at odd positions.
-    """
+    """Whether a block is UTF-16: a byte order mark, or many zero bytes, most at even or most at odd positions."""
     if block.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
     head = block[:4096]
@@ -284,10 +278,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list[TextIO]]:
-    """Open text files for writing, compressed if they end in .gz or .zst. They get their names when the block ends.
-
-    An existing file is an error; with `force`, it is replaced.
-    """
+    """Open text files (.gz and .zst compressed) that get their names when the block ends; `force` replaces files."""
     refuse_existing(paths, force=force)
     for path in paths:
         if not path.parent.is_dir():

@@ -56,11 +56,7 @@ def _strongest(weights_XY: Tensor) -> _LinkSet:
 
 
 def _combine(source_of_target: _LinkSet, of_source: _LinkSet, rule: Rule) -> Links:
-    """Combine the strongest links of both directions by a rule of `align`.
-
-    `source_of_target` has pairs (target word, its strongest source word). `of_source` has pairs (source word, its
-    strongest target word).
-    """
+    """Combine pairs (target word, its strongest source word) with pairs (source word, its strongest target word)."""
     of_target = {(s, t) for t, s in source_of_target}
     if rule == "target":
         found = of_target

@@ -54,10 +54,7 @@ class EmbeddingPlane(NamedTuple):
 
 
 def plane(vectors_ND: Tensor) -> EmbeddingPlane:
-    """Project vectors onto their first two principal components.
-
-    The sign of a component is chosen so that its entry with the largest absolute value is positive.
-    """
+    """Project vectors onto two principal components, each with the sign that makes its largest entry positive."""
     centered_ND = vectors_ND.double() - vectors_ND.double().mean(0)
     _, strength_R, directions_RD = torch.linalg.svd(centered_ND, full_matrices=False)
     largest_R = directions_RD.gather(1, directions_RD.abs().argmax(1, keepdim=True))

@@ -188,10 +188,7 @@ def has_role(kind: Kind, evidence: Evidence) -> bool:
 
 
 def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of hits; `hits_N` and `trials_N` are counts per sentence.
-
-    If the sentences' shares vary more than by chance, the interval is computed with fewer trials, so it is wider.
-    """
+    """Wilson's 95 % interval of a share, from counts per sentence; wider if sentences vary more than by chance."""
     total = float(trials_N.sum())
     share = float(hits_N.sum()) / total
     expected_variance = share * (1 - share) / total
@@ -222,10 +219,7 @@ def count_heads(model: Seq2Seq, batch: PairBatch) -> dict[str, int]:
 def importance_by_ablation(
     model: Seq2Seq, batches: Sequence[PairBatch], log: Callable[[str], None] = lambda doing: None
 ) -> dict[str, Tensor]:
-    """For each attention, the increase [H] of the loss per token when the weights of one head are set to zero.
-
-    Cost: one pass over the batches per head; `log` receives a line for each head.
-    """
+    """For each attention, the increase [H] of the loss per token without a head. Cost: one pass per head."""
     whole = _loss_per_token(model, batches)
     rises = {name: torch.empty(heads) for name, heads in count_heads(model, batches[0]).items()}
     for name, rise_H in rises.items():
@@ -237,10 +231,7 @@ def importance_by_ablation(
 
 
 def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatch]) -> dict[str, Tensor]:
-    """For each attention, the mean [H] over sentences of |d loss / d gate|.
-
-    A gate is a factor of 1 on the weights of a head. The loss of a sentence is the mean over its tokens.
-    """
+    """For each attention, the mean [H] over sentences of |d loss / d gate|; a gate is a factor of 1 on a head."""
     sums: dict[str, Tensor] = {}
     sentences = 0
     for batch in batches:

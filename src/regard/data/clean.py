@@ -90,10 +90,7 @@ class CleaningReport:
 def clean(
     pairs: Iterable[Pair], settings: CleaningSettings, examples: int = 3
 ) -> tuple[Iterator[Pair], CleaningReport]:
-    """A stream of the pairs that no rule removes, and a report that is updated while the stream is read.
-
-    `examples` is the largest number of removed pairs per rule that the report keeps.
-    """
+    """The pairs that no rule removes, and a report with counts and `examples` per rule, updated while they are read."""
     report = CleaningReport()
 
     def keep(pairs: Iterator[Pair]) -> Iterator[Pair]:

@@ -122,10 +122,7 @@ def read_json_lines(path: Path, empty: Any = None) -> Iterator[tuple[int, Any]]:
 
 
 def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and JSON object of each line. A value that is not an object is an error.
-
-    `form`: description of a correct line, for the error message. `empty`: see `read_json_lines`.
-    """
+    """Line number and JSON object of each line. For another value, the error says what a line is (`form`)."""
     for number, value in read_json_lines(path, empty):
         if not isinstance(value, dict):
             raise CorpusError(path, f"not a JSON object; {form}", line=number)
@@ -133,10 +130,7 @@ def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int
 
 
 def read_kept(path: Path, what: str) -> list[Any]:
-    """The values of a JSON lines file in a run folder. A missing file is an error, an empty file is not.
-
-    `what`: what the values are, for the error message, e.g. "held-out documents".
-    """
+    """The values of a JSON lines file in a run folder, which may be empty. `what` names them if it is missing."""
     if not path.is_file():
         raise RunError(f"{path}: the {what} are missing; train again with another --out")
     return [value for _, value in read_json_lines(path)] if path.stat().st_size else []

@@ -38,10 +38,7 @@ Example = TypeVar("Example")
 
 
 def fingerprint(text: str) -> int:
-    """A 64-bit hash of a text, the same on all machines.
-
-    The probability that any two of 10 million texts get the same hash is 1 in 370,000.
-    """
+    """A 64-bit hash of a text, the same on all machines; 10 million texts collide with probability 1 in 370,000."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 

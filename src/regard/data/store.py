@@ -44,10 +44,7 @@ Sentences = Sequence[Ids | list[int]]
 
 
 class StorePart(NamedTuple):
-    """The items of one corpus in a store. Each is used `weight` times per epoch.
-
-    The first item has the index `end` of the part before (0 in the first part), the last item the index `end - 1`.
-    """
+    """The items of one corpus, from the `end` of the part before to `end` - 1, each used `weight` times per epoch."""
 
     end: int
     weight: float

@@ -65,10 +65,7 @@ class LearnedEncoding(nn.Module):
 
 
 class RotaryEncoding(SinusoidalTable):
-    """Rotates queries and keys by angles proportional to their positions (Su et al. 2021).
-
-    So a score depends on the distance of query and key, not on their positions.
-    """
+    """Rotates queries and keys by position (Su et al. 2021), so that a score depends only on their distance."""
 
     def __init__(self, head_width: int):
         super().__init__(head_width)

@@ -232,10 +232,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def summarize(model: nn.Module) -> list[dict[str, Any]]:
-    """A table of layers: name, number of such layers, shapes of the weights, total number of parameters.
-
-    Equal layers of several blocks are one row, e.g. "encoder.blocks.*.feed_forward.up".
-    """
+    """A table of layers: name, count, shapes, parameters. Equal layers of several blocks are one row ("blocks.*")."""
     rows: dict[tuple[str, tuple[tuple[int, ...], ...]], dict[str, Any]] = {}
     seen: set[int] = set()
     for name, module in model.named_modules():

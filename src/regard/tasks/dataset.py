@@ -185,10 +185,7 @@ class StreamTrainUnit:
         lengths: tuple[Ids, Ids],
         weights: Sequence[StorePart] = (),
     ):
-        """`lengths` has two arrays: the lengths of all training examples on the source side and on the target side.
-
-        For tasks with one side, the second array is 0. `weights` says how often the examples of each file are used.
-        """
+        """`lengths`: source and target lengths of all examples (zeros for a missing side); `weights`: of each file."""
         self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
         self.lengths, self._weights = lengths, weights
         self.cost = count_cost(model)

@@ -66,10 +66,7 @@ class Seq2SeqTrainUnit(TeacherForcing):
         super().__init__(recipe, data, model, group, data.train.lengths, data.train.weights)
 
     def batch(self, position: int) -> Batch:
-        """The pairs at this position of the stream, with subword regularization as set in the recipe.
-
-        During cooldown, words are segmented as at inference (docs/log.md).
-        """
+        """The pairs at this position, with subword regularization; in the cooldown without it (docs/log.md)."""
         index, source, target = self.stream.at(position), self.data.source, self.data.target
         share = self.recipe.tokenizer.subword_regularization * self.stage.augmentation_strength
         if not share:
@@ -92,10 +89,7 @@ class Seq2SeqTrainUnit(TeacherForcing):
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float = 0.0, agreement: float = 0.0) -> Loss:
-    """Loss over the target tokens. Padding is removed before the output layer.
-
-    `smoothing` is the share of label smoothing, `agreement` the weight of the R-Drop term.
-    """
+    """Loss over the target tokens, without padding; `agreement` is the weight of the R-Drop term."""
     real = batch.target_mask_BT
     states_ND = model.hidden(batch.source, batch.target_input_BT)[real]
     return smoothed_cross_entropy(model.output, states_ND, batch.target_output_BT[real], smoothing, agreement)

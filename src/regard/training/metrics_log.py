@@ -209,10 +209,7 @@ class TensorBoard(TrainingLog):
 
 
 class SpeedMeter:
-    """Measures the speed over the last few steps, also as a share of the peak speed of matrix products.
-
-    `unit`: plural name of what is counted. `processes`: number of processes that train.
-    """
+    """The speed of all `processes` over the last steps, in `unit` per second and as a share of the peak."""
 
     def __init__(self, settings: TrainSettings, unit: str = "tokens", processes: int = 1):
         self._settings, self._unit, self._processes = settings, unit, processes

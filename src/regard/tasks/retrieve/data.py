@@ -216,11 +216,7 @@ def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> lis
 
 
 def remove(entries: Sequence[KnowledgeEntry], texts: Iterable[str]) -> tuple[list[KnowledgeEntry], list[str]]:
-    """Remove the questions and answers in `texts`. An answer is removed with all its questions.
-
-    An answer that has no question left is also removed. Returns the entries that are left, and those of `texts` that
-    are neither a question nor an answer.
-    """
+    """Remove questions, and answers with all their questions. Returns what is left, and the texts not found."""
     wanted = {normalize(text): text for text in texts}
     known = {normalize(text) for entry in entries for text in (*entry.questions, entry.answer)}
     left = (without(entry, wanted) for entry in entries if normalize(entry.answer) not in wanted)
@@ -323,10 +319,7 @@ class TrainingKnowledge:
         return pairs
 
     def _hold_out(self, data: DataSettings, total: int, chance: random.Random) -> list[KnowledgeEntry]:
-        """Draw held-out questions for the parts without a file, and return the entries without these questions.
-
-        Each answer keeps at least one question if there are enough other questions to hold out.
-        """
+        """Draw questions for parts without a file; return the rest. If possible, each answer keeps a question."""
         wanted = dict(zip(HELD_OUT, held_out_sizes(data, max(total // SHARE, 1)), strict=True))
         spare = sum(len(entry.questions) - 1 for entry in self.entries)
         keep = 1 if spare >= 2 * sum(wanted.values()) else 0

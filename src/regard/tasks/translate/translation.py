@@ -120,10 +120,7 @@ def texts_of(translations: Iterable[Translation]) -> list[str]:
 def search_with_retries(
     inputs: list[Input], settings: SearchSettings, search: Callable[[list[Input], SearchSettings], list[Translation]]
 ) -> list[Translation]:
-    """Search; then, if `settings.retry_failures`, search again for inputs whose output loops or is empty.
-
-    The second search blocks repeated n-grams, and its output must have at least one token.
-    """
+    """Search; then, if `retry_failures`, search again where the output loops or is empty, with blocked n-grams."""
 
     def failed(translation: Translation) -> bool:
         return "empty" in translation.flags or "loops" in translation.flags

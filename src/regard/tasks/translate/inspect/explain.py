@@ -159,11 +159,7 @@ class CorpusMeasurements(NamedTuple):
 def survey(
     run: Run, pairs: Sequence[Pair] = (), *, sentences: int, log: Callable[[str], None] = lambda message: None
 ) -> CorpusMeasurements:
-    """Measure faithfulness and token identifiability, and store the results in the run.
-
-    Faithfulness is measured on the first `sentences` of `pairs`, token identifiability on all their source sentences.
-    If `pairs` is empty, the held-out pairs of the run are used.
-    """
+    """Measure and store faithfulness (first `sentences` pairs) and identifiability (all; default: held-out pairs)."""
     pairs = [pair for pair in pairs or run.held_out() if pair.source.strip() and pair.target.strip()]
     if not pairs:
         raise SettingsError(

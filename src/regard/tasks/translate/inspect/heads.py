@@ -228,10 +228,7 @@ def describe_heads(
     training: Sequence[AnnotatedExample] = (),
     log: Callable[[str], None] = lambda message: None,
 ) -> tuple[HeadReport, ...]:
-    """Measure every head of a translator on these examples; the result is in the order of the layers.
-
-    Token frequencies are counted in `training` or, if it is empty, in the examples. `log` receives progress messages.
-    """
+    """Measure every head, in the order of the layers; tokens are counted in `training` or else in the examples."""
     model, source, target = translator.model, translator.source, translator.target
     if not attention_hooks(model):
         raise SettingsError("this model has no attention, so there are no heads to measure")
