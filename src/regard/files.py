@@ -145,10 +145,7 @@ def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
 
 
 def require(module: str, path: str | Path, need: str) -> Any:
-    """Import an optional module, or raise an error that says how to install it.
-
-    For the error message: `path`, the file to read or write, and `need`, what needs the module, e.g. "reading .zst".
-    """
+    """Import an optional module. The error names the file `path`, what `need`s the module, and how to install it."""
     try:
         return import_module(module)
     except ImportError:
@@ -196,10 +193,7 @@ def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> I
 
 
 def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterator[list[str]]:
-    """Decode a block of complete lines. `number` is the line number of the first line of the block.
-
-    If a line is not UTF-8, the lines before it are yielded, and then an error is raised.
-    """
+    """Decode complete lines, the first with this `number`. The error of a bad line comes after the lines before it."""
     if number == 1 and errors == "strict" and _is_utf16(block):
         raise CorpusError(where, "UTF-16, not UTF-8; convert it, e.g. iconv -f utf-16 -t utf-8", line=1)
     try:
@@ -339,10 +333,7 @@ def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, fol
 
 
 def concerns(error: OSError, *drafts: Path) -> bool:
-    """Whether an error comes from writing one of `drafts`.
-
-    The file that the error names must be a draft or be inside a draft. An error without a file must be one of `FULL`.
-    """
+    """Whether an error names a draft or a file inside a draft, or names no file and is one of `FULL`."""
     if error.filename is None:
         return error.errno in FULL
     failed = Path(os.fsdecode(error.filename))

@@ -204,10 +204,7 @@ class AlignmentScores(NamedTuple):
 def corpus_scores(
     found: Iterable[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> AlignmentScores:
-    """Scores over all links of many sentence pairs.
-
-    For precision, a found link is correct if it is sure or possible. Recall is the share of sure links that are found.
-    """
+    """Scores over all links of many sentence pairs. Precision also accepts possible links; recall counts sure links."""
     links = right = fair = wanted = 0
     for some, gold, more in zip(found, sure, sure if possible is None else possible, strict=True):
         links, wanted = links + len(set(some)), wanted + len(set(gold))

@@ -70,10 +70,7 @@ class Curves(NamedTuple):
 
 
 def kept_words(scores_TS: Tensor) -> Tensor:
-    """Masks [2, T, S + 1, S] of the source words that remain.
-
-    In masks[0, t, k], the k words with the highest scores are removed; in masks[1, t, k], only these k words remain.
-    """
+    """Masks [2, T, S + 1, S] of source words: without the k words with the highest scores, or only these k words."""
     rank_TS = scores_TS.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     steps_K1 = torch.arange(scores_TS.shape[1] + 1).unsqueeze(-1)
     left_TKS = rank_TS.unsqueeze(1) >= steps_K1
@@ -95,11 +92,7 @@ def fall_curves(
 
 @torch.no_grad()
 def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal: str) -> Tensor:
-    """Log-probability [N, T] of each target word, given only the source words of each mask in `kept_NS`.
-
-    `removal` is "delete" or "blank" (see the top of this file). The end token is always kept. Cost: N forward passes,
-    in batches.
-    """
+    """Log-probability [N, T] of each target word, given only the source words of each mask. Cost: N forward passes."""
     if removal not in ("delete", "blank"):
         raise ModelError(f'faithfulness: removal must be one of delete, blank, not "{removal}"')
     pair, found = case.pair, []

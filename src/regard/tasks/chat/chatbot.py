@@ -25,8 +25,6 @@ from regard.text.words import ShadedSentence, ShadedWord
 if TYPE_CHECKING:
     from regard.analysis.trace import Trace, TraceSide
 
-__all__ = ["Chatbot", "load"]
-
 FLAGS: tuple[Flag, ...] = ("empty", "loops", "cut off", "script", "retried")
 """Flags of translations that also apply to replies. Unlike a translation, a reply may be short or repeat its source."""
 

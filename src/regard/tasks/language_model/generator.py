@@ -22,8 +22,6 @@ from regard.tasks.language_model.data import windows
 from regard.tasks.seq2seq import perplexity
 from regard.text.tokenizer import Tokenizer
 
-__all__ = ["GeneratedText", "TextGenerator", "TextScore", "load", "sum_scores"]
-
 BATCH_TEXTS = 64
 """Number of texts that are written together."""
 

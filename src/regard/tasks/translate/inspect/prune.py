@@ -202,10 +202,7 @@ def prune_run(
 
 
 def _train_again(run: Run, minutes: float | None, data: DataSettings | None, overrides: Iterable[str]) -> Recipe:
-    """Return the recipe of a run for further training, with a learning rate that decreases to zero.
-
-    With enough time, the full learning rate gives better results than a low one (Renda et al. 2020).
-    """
+    """The recipe for further training. With enough time, the full learning rate is best (Renda et al. 2020)."""
     for override in (overrides := list(overrides)):
         if not override.strip().startswith(("train.", "search.")):
             raise SettingsError(f"--set {override}: only train. and search. settings can be changed by pruning")
