@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from regard.data.pairs import Pair
 from regard.data.split import SeenTexts, pair_text
@@ -68,13 +67,6 @@ RULES = {
 """Reasons to remove a pair, in the order in which they are tried."""
 
 
-class RemovedExample(NamedTuple):
-    """A removed pair and its number in the corpus; the first pair is 1."""
-
-    number: int
-    pair: Pair
-
-
 @dataclass
 class CleaningReport:
     """Counts of kept and removed pairs, updated while the pairs are read."""
@@ -83,8 +75,8 @@ class CleaningReport:
     kept: int = 0
     removed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RULES, 0))
     """Number of removed pairs by rule, in the order of `RULES`."""
-    examples: dict[str, list[RemovedExample]] = field(default_factory=lambda: {name: [] for name in RULES})
-    """The first few removed pairs of each rule."""
+    examples: dict[str, list[tuple[int, Pair]]] = field(default_factory=lambda: {name: [] for name in RULES})
+    """The first few removed pairs of each rule, each with its number in the corpus; the first pair is 1."""
 
 
 def clean(
@@ -105,7 +97,7 @@ def clean(
                 continue
             report.removed[name] += 1
             if len(report.examples[name]) < examples:
-                report.examples[name].append(RemovedExample(number, pair))
+                report.examples[name].append((number, pair))
 
     return keep(iter(pairs)), report
 

@@ -116,9 +116,8 @@ def mean_loss(
         encoded = ((source.encode(pair.source), target.encode(pair.target)) for pair in some)
         ids = [sides for sides in encoded if max(map(len, sides)) <= max_length]
         longest = np.array([max(map(len, sides)) + 1 for sides in ids], np.int64)
-        for start, end in pairwise(
-            batch_bounds(longest, 16_384)
-        ):  # limits the number of pairs times the length of the longer side
+        # The budget limits the number of pairs times the length of the longer side.
+        for start, end in pairwise(batch_bounds(longest, 16_384)):
             loss = batch_loss(model, make_batch(ids[start:end], source.pad, target.pad).to(device))
             total, tokens = total + float(loss.plain), tokens + loss.tokens
     total, tokens = group.sum(total, tokens)
