@@ -82,10 +82,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 def read_input_lines(*, forgiving: bool = False) -> Iterator[str]:
-    """Stream the lines of standard input. Empty input is no error.
-
-    Bytes that are not UTF-8 are an error; with `forgiving`, they are replaced by U+FFFD.
-    """
+    """Stream the lines of standard input, if any. Bytes that are not UTF-8 are an error, or U+FFFD if `forgiving`."""
     with standard_input() as file:
         for lines in _read_blocks(file, STDIN, "replace" if forgiving else "strict"):
             yield from lines

@@ -254,10 +254,7 @@ def self_shares(parts: AttentionParts, around: Residual) -> tuple[Tensor, Tensor
 
 
 def cross_shares(parts: AttentionParts, around: Residual) -> tuple[Tensor, Tensor]:
-    """Shares [T, S] of the source positions in the stream after a cross-attention, and this stream.
-
-    One minus the sum of a row is the share of the stream before the cross-attention.
-    """
+    """Shares [T, S] of the source in the stream after cross-attention, and this stream. The rest is the old stream."""
     shares_TP, stream_TD = _mix(parts, around, torch.cat([parts.contribution_TSD, parts.x_TD.unsqueeze(1)], dim=1))
     return shares_TP[:, :-1], stream_TD
 

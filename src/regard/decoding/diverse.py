@@ -24,10 +24,7 @@ class DiversityPenalty:
     """A constraint that makes tokens of earlier groups at the same position less likely."""
 
     def __init__(self, strength: float, end: int):
-        """`strength` is subtracted for each hypothesis of earlier groups that has the same token at the same position.
-
-        `end`: the end token, which gets no penalty.
-        """
+        """`strength` is subtracted per hypothesis of earlier groups with this token at this place, except for `end`."""
         self.strength, self.end = strength, end
         self._taken: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
         self._kept: list[tuple[list[int], list[list[int]]]] = []

@@ -114,10 +114,7 @@ class NoPositions(nn.Module):
 
 
 def position_layer(kind: str, join: str, width: int, longest: int) -> nn.Module:
-    """Build the layer that adds or concatenates (`join`) positional encodings of this `kind` to token embeddings.
-
-    `longest`: number of learned positions. For "rotary" and "none", the layer returns the embeddings unchanged.
-    """
+    """The layer that adds or concatenates (`join`) positions to embeddings; "rotary" and "none" change nothing."""
     if kind in ("none", "rotary"):
         return NoPositions()
     part = width if join == "add" else max(width // 8 * 2, 2)

@@ -110,10 +110,7 @@ class PlainLog(TrainingLog):
 
 
 class LiveBar(TrainingLog):
-    """A progress bar in the terminal, and above it the scores and a sample of each validation.
-
-    `formats`: format strings of the scores, by name; the first score of a validation is shown beside the bar.
-    """
+    """A progress bar with the first of the scores in `formats`; above it, scores and a sample of each validation."""
 
     def __init__(self, settings: TrainSettings, formats: Mapping[str, str], speed: SpeedMeter | None = None):
         from rich.console import Console

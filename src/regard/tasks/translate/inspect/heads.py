@@ -118,11 +118,7 @@ def parsed_examples(
 
 
 def with_links(examples: Sequence[AnnotatedExample], path: str, first: int = 0) -> list[AnnotatedExample]:
-    """Add the word alignments of a file in the Pharaoh format ("0-0 1-2") to the examples, line by line.
-
-    The file counts words that are separated by spaces or, in sources from a CoNLL-U file, the words of that file.
-    `first` is the index of the first word: 0 or 1.
-    """
+    """Add alignments of a file, e.g. "0-0 1-2", line by line; words are separated by spaces, or those of CoNLL-U."""
     lines = list(islice(read_lines(path), len(examples)))
     if len(lines) < len(examples):
         raise CorpusError(path, f"{len(lines):,} lines for {len(examples):,} pairs; give one line for each")
