@@ -121,11 +121,16 @@ def read_json_lines(path: Path, empty: Any = None) -> Iterator[tuple[int, Any]]:
         yield number, value
 
 
-def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and JSON object of each line. For another value, the error says what a line is (`form`)."""
+def read_objects(path: Path, form: str, empty: Any = None, *, text: str = "") -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and JSON object of each line. Another value, or no text under the key `text`, is an error.
+
+    `form`: description of a correct line, for the error message. `empty`: see `read_json_lines`.
+    """
     for number, value in read_json_lines(path, empty):
         if not isinstance(value, dict):
             raise CorpusError(path, f"not a JSON object; {form}", line=number)
+        if text and not isinstance(value.get(text), str):
+            raise CorpusError(path, f'no "{text}" here; {form}', line=number)
         yield number, value
 
 

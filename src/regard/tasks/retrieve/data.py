@@ -77,9 +77,7 @@ def _read_rows(path: Path) -> Iterator[tuple[Sequence[str], str, int]]:
         for number, (question, answer) in read_table(path, ("question", "answer"), (QUESTION_COLUMNS, ANSWER_COLUMNS)):
             yield [question], answer, number
     elif suffix == ".jsonl":
-        for number, record in read_objects(path, FORM):
-            if not isinstance(record.get("answer"), str):
-                raise CorpusError(path, f'no "answer" here; {FORM}', line=number)
+        for number, record in read_objects(path, FORM, text="answer"):
             questions = record.get("questions", [record.get("question")])
             if not isinstance(questions, list) or not all(isinstance(question, str) for question in questions):
                 raise CorpusError(path, f"no question here; {FORM}", line=number)
