@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from regard.config import Corpus
     from regard.run import Run
 
-__all__ = ["Task", "find", "has_part", "load", "part", "part_name", "settings_class", "single_file"]
-
 PARTS = {"training": "TRAINING", "report": "report", "inspect": "inspect", "cli": "COMMANDS", "api": "Request"}
 """For each part of a task, the name that its module defines. A task in a single module has the parts whose names the
 module defines."""

@@ -172,11 +172,9 @@ def talk(conversation: Conversation) -> None:
         elif re.fullmatch(r"/[A-Za-z]+(\s.*)?", said):  # such as "/help", but not "/etc/hosts"
             print(f"(there is no {said.split()[0]}; {HELP})")
         elif said:
-            reply = ""
             for piece in conversation.stream(said):
                 print(piece, end="", flush=True)
-                reply += piece
-            print("" if reply else "(no reply)")
+            print("" if conversation.turns[-1] else "(no reply)")
             conversation.show()
 
 

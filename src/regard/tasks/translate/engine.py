@@ -255,9 +255,8 @@ class FastTranslator:
         if details or settings.no_repeat_ngram_size or settings.min_length:
             found = self._scored(sources, list(found), settings, details)
         for number, hypotheses in found:  # meanwhile, the workers translate other sentences
-            given = texts[places[number]], self.engine.target, self.scripts
-            first, *rest = [make_translation(*given, one) for one in hypotheses]
-            results[places[number]] = replace(first, alternatives=tuple(rest))
+            text = texts[places[number]]
+            results[places[number]] = make_translation(text, self.engine.target, self.scripts, *hypotheses)
         return results
 
     def _scored(
