@@ -18,7 +18,7 @@ import stat
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
@@ -26,15 +26,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar, cast
 
-from regard.errors import CorpusError, RunError, SettingsError, UnwritableError, nearest
+from regard.errors import WRITE_ERRORS, CorpusError, RunError, SettingsError, UnwritableError, nearest
 from regard.system import rename_folder, sync_folder
 
 STDIN = "standard input"
 BLOCK = 1 << 16  # number of bytes to read at a time
 LONGEST_LINE = 1 << 26
 """Largest number of bytes in a line; without a limit, a file such as /dev/zero would fill the memory."""
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""Numbers of write errors that come without a file name: disk or quota full, file too large, read-only disk."""
 DRAFT = ".part"
 """Suffix of drafts. The draft of "a.txt" is ".a.txt.1234-89abcdef.part": process id and random digits."""
 ABANDONED = 60.0
@@ -82,10 +80,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 def read_input_lines(*, forgiving: bool = False) -> Iterator[str]:
-    """Stream the lines of standard input. Empty input is no error.
-
-    Bytes that are not UTF-8 are an error; with `forgiving`, they are replaced by U+FFFD.
-    """
+    """Stream the lines of standard input, if any. Bytes that are not UTF-8 are an error, or U+FFFD if `forgiving`."""
     with standard_input() as file:
         for lines in _read_blocks(file, STDIN, "replace" if forgiving else "strict"):
             yield from lines
@@ -97,6 +92,13 @@ def first_of(items: Iterator[Item]) -> list[Item]:
         return list(islice(items, 1))
     except EmptyFileError:
         return []
+
+
+def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield the items in lists of `size`; the last may be shorter."""
+    items = iter(items)
+    while chunk := list(islice(items, size)):
+        yield chunk
 
 
 def is_typed() -> bool:
@@ -117,10 +119,7 @@ def standard_input() -> Iterator[BinaryIO]:
 
 @contextmanager
 def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
-    """Open a file as a stream of bytes, decompressed if `unpacked`.
-
-    Errors of opening the file, and errors of reading it in the `with` block, are raised as CorpusError.
-    """
+    """Open a file as bytes, decompressed if `unpacked`. Errors, also of reading in the block, become CorpusError."""
     try:
         if os.path.isdir(path):
             raise CorpusError(path, "a folder, not a file")
@@ -141,10 +140,7 @@ def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
 
 
 def require(module: str, path: str | Path, need: str) -> Any:
-    """Import an optional module, or raise an error that says how to install it.
-
-    For the error message: `path`, the file to read or write, and `need`, what needs the module, e.g. "reading .zst".
-    """
+    """Import an optional module. The error names the file `path`, what `need`s the module, and how to install it."""
     try:
         return import_module(module)
     except ImportError:
@@ -192,10 +188,7 @@ def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> I
 
 
 def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterator[list[str]]:
-    """Decode a block of complete lines. `number` is the line number of the first line of the block.
-
-    If a line is not UTF-8, the lines before it are yielded, and then an error is raised.
-    """
+    """Decode complete lines, the first with this `number`. The error of a bad line comes after the lines before it."""
     if number == 1 and errors == "strict" and _is_utf16(block):
         raise CorpusError(where, "UTF-16, not UTF-8; convert it, e.g. iconv -f utf-16 -t utf-8", line=1)
     try:
@@ -212,10 +205,7 @@ def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterat
 
 
 def _is_utf16(block: bytes) -> bool:
-    """Whether the block is UTF-16: it starts with a byte order mark, or many of its bytes are zero.
-
-    In UTF-16, nearly all zero bytes are at even positions, or nearly all are at odd positions.
-    """
+    """Whether a block is UTF-16: a byte order mark, or many zero bytes, most at even or most at odd positions."""
     if block.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
     head = block[:4096]
@@ -277,10 +267,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list[TextIO]]:
-    """Open text files for writing, compressed if they end in .gz or .zst. They get their names when the block ends.
-
-    An existing file is an error; with `force`, it is replaced.
-    """
+    """Open text files (.gz and .zst compressed) that get their names when the block ends; `force` replaces files."""
     refuse_existing(paths, force=force)
     for path in paths:
         if not path.parent.is_dir():
@@ -341,12 +328,9 @@ def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, fol
 
 
 def concerns(error: OSError, *drafts: Path) -> bool:
-    """Whether an error comes from writing one of `drafts`.
-
-    The file that the error names must be a draft or be inside a draft. An error without a file must be one of `FULL`.
-    """
+    """Whether an error names a draft or a file inside a draft, or names no file and is one of `WRITE_ERRORS`."""
     if error.filename is None:
-        return error.errno in FULL
+        return error.errno in WRITE_ERRORS
     failed = Path(os.fsdecode(error.filename))
     return any(failed == draft or draft in failed.parents for draft in drafts)
 

@@ -114,10 +114,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
-    """Lock a file until the block ends; waits while another process has locked it.
-
-    Some network drives do not support locks. There the block runs without a lock, so two processes may run it at once.
-    """
+    """Lock a file until the block ends; waits for other processes. On drives without locks, the block runs unlocked."""
     from filelock import FileLock
 
     lock = FileLock(path)

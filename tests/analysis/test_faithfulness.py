@@ -73,12 +73,13 @@ def test_curves_share_their_ends_and_are_each_others_mirror() -> None:
     scores = torch.rand(2, 4)
     curves = fall_curves(model, case, {"one": scores, "opposite": -scores})
     for curve in curves.values():
-        close(curve.deletion_TK[:, 0], torch.zeros(2))
-        close(curve.sufficiency_TK[:, -1], torch.zeros(2))
-        close(curve.deletion_TK[:, -1], curve.sufficiency_TK[:, 0])
-    close(curves["one"].deletion_TK, curves["opposite"].sufficiency_TK.flip(-1))
+        deletion_TK, sufficiency_TK = curve
+        close(deletion_TK[:, 0], torch.zeros(2))
+        close(sufficiency_TK[:, -1], torch.zeros(2))
+        close(deletion_TK[:, -1], sufficiency_TK[:, 0])
+    close(curves["one"][0], curves["opposite"][1].flip(-1))
     kept = word_log_probs(model, case, kept_words(scores)[0, 1], "delete")[:, 1]
-    close(curves["one"].deletion_TK[1], kept[0] - kept)
+    close(curves["one"][0, 1], kept[0] - kept)
 
 
 def test_areas_and_grid_by_hand() -> None:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.cli import main
-from regard.server.api_keys import ApiKeys, KeyFileError, add_key
+from regard.errors import SettingsError
+from regard.server.api_keys import ApiKeys, add_key
 from tests.server.fakes import client_of
 
 
@@ -43,7 +44,7 @@ def test_any_text_can_be_tried(text):
 def test_a_damaged_file_is_told(tmp_path, content):
     path = tmp_path / "keys.jsonl"
     path.write_text(content)
-    with pytest.raises(KeyFileError, match=r"keys\.jsonl"):
+    with pytest.raises(SettingsError, match=r"keys\.jsonl"):
         ApiKeys.read(path)
 
 

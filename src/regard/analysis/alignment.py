@@ -56,11 +56,7 @@ def _strongest(weights_XY: Tensor) -> _LinkSet:
 
 
 def _combine(source_of_target: _LinkSet, of_source: _LinkSet, rule: Rule) -> Links:
-    """Combine the strongest links of both directions by a rule of `align`.
-
-    `source_of_target` has pairs (target word, its strongest source word). `of_source` has pairs (source word, its
-    strongest target word).
-    """
+    """Combine pairs (target word, its strongest source word) with pairs (source word, its strongest target word)."""
     of_target = {(s, t) for t, s in source_of_target}
     if rule == "target":
         found = of_target
@@ -183,11 +179,6 @@ def read_choice(stored: Any, where: str) -> AlignmentHeads:
 # Gold alignments, and scores against them
 
 
-def pharaoh(links: Iterable[tuple[int, int]]) -> str:
-    """Links in Pharaoh format, e.g. "0-0 1-2", source word first."""
-    return " ".join(f"{s}-{t}" for s, t in links)
-
-
 def read_gold(text: str) -> tuple[Links, Links]:
     """Sure and possible links of one line: "1-2" is sure, and therefore possible; "1p2" and "1?2" are only possible."""
     sure, maybe = set(), set()
@@ -213,10 +204,7 @@ class AlignmentScores(NamedTuple):
 def corpus_scores(
     found: Iterable[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> AlignmentScores:
-    """Scores over all links of many sentence pairs.
-
-    For precision, a found link is correct if it is sure or possible. Recall is the share of sure links that are found.
-    """
+    """Scores over all links of many sentence pairs. Precision also accepts possible links; recall counts sure links."""
     links = right = fair = wanted = 0
     for some, gold, more in zip(found, sure, sure if possible is None else possible, strict=True):
         links, wanted = links + len(set(some)), wanted + len(set(gold))

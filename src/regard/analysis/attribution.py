@@ -87,11 +87,7 @@ class TokenPair(NamedTuple):
 def attribute(
     model: Seq2Seq, source: Source, target_input_1T: Tensor, target_output_1T: Tensor, method: str, **options: Any
 ) -> Attribution:
-    """Attribute the output of a sentence pair to its input.
-
-    `method` is one of METHODS. attribution_methods.py has a function for each method; `options` are keyword parameters
-    of this function, and its docstring states the cost.
-    """
+    """Attribute the output of a pair to its input by one of METHODS. `options` are those of the method's function."""
     if method not in METHODS:
         guess = nearest(method, METHODS) or f"; there are {', '.join(METHODS)}"
         raise ModelError(f'there is no attribution method "{method}"{guess}')

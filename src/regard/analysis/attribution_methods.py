@@ -184,10 +184,7 @@ def _integrate(
 
 @torch.no_grad()
 def occlusion(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> Attribution:
-    """The decrease of the log-probability when an input token is removed; negative if the log-probability increases.
-
-    Cost: S + T + 3 forward passes, in batches.
-    """
+    """Decrease of the log-probability when an input token is removed. Cost: S + T + 3 forward passes, in batches."""
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
     source_length = read.source_NSD.shape[1]
     removed_NP = torch.eye(source_length + read.target_NTD.shape[1], dtype=torch.bool, device=read.source_NSD.device)
@@ -236,11 +233,7 @@ class AttentionParts(NamedTuple):
 def attention_parts(
     tape: AttentionTrace, attend: SelfAttention | CrossAttention | FullyPrunedAttention, x_TD: Tensor, keys: int
 ) -> AttentionParts:
-    """The parts of one attention of a recorded forward pass, summed over heads.
-
-    `x_TD` is the residual stream before the attention, `keys` the number of keys. If all heads are pruned, every key
-    contributes zero.
-    """
+    """The parts of one recorded attention, summed over heads; `x_TD` is the stream before it. Pruned heads add zero."""
     if isinstance(attend, FullyPrunedAttention):
         return AttentionParts(x_TD, x_TD.new_zeros(len(x_TD), keys, x_TD.shape[1]), attend(x_TD))
     seen = tape[attend.tap.name]
@@ -261,19 +254,13 @@ def self_shares(parts: AttentionParts, around: Residual) -> tuple[Tensor, Tensor
 
 
 def cross_shares(parts: AttentionParts, around: Residual) -> tuple[Tensor, Tensor]:
-    """Shares [T, S] of the source positions in the stream after a cross-attention, and this stream.
-
-    One minus the sum of a row is the share of the stream before the cross-attention.
-    """
+    """Shares [T, S] of the source in the stream after cross-attention, and this stream. The rest is the old stream."""
     shares_TP, stream_TD = _mix(parts, around, torch.cat([parts.contribution_TSD, parts.x_TD.unsqueeze(1)], dim=1))
     return shares_TP[:, :-1], stream_TD
 
 
 def shares(parts_TPD: Tensor, whole_TD: Tensor) -> Tensor:
-    """Shares [T, P] of P vectors (parts) in a whole: |whole| - |whole - part| in the L1 norm, at least 0.
-
-    Each row is scaled to sum to one; a row of zeros stays zero.
-    """
+    """Shares [T, P] of P vectors in a whole: |whole| - |whole - part| (L1 norm), at least 0, scaled to sum to one."""
     nearer_TP = whole_TD.abs().sum(-1, keepdim=True) - (whole_TD.unsqueeze(1) - parts_TPD).abs().sum(-1)
     nearer_TP = nearer_TP.clamp_min(0)
     return nearer_TP / nearer_TP.sum(-1, keepdim=True).clamp_min(torch.finfo(nearer_TP.dtype).tiny)

@@ -46,15 +46,8 @@ def shift_rotation(shift: int, width: int) -> Tensor:
     return torch.block_diag(*turns)
 
 
-class EmbeddingPlane(NamedTuple):
-    """Vectors projected onto their first two principal components."""
-
-    points_N2: Tensor
-    explained_2: Tensor  # share of the variance that each component explains
-
-
-def plane(vectors_ND: Tensor) -> EmbeddingPlane:
-    """Project vectors onto their first two principal components.
+def plane(vectors_ND: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors projected onto their first two principal components, [N, 2], and the variance that each explains, [2].
 
     The sign of a component is chosen so that its entry with the largest absolute value is positive.
     """
@@ -65,7 +58,7 @@ def plane(vectors_ND: Tensor) -> EmbeddingPlane:
     variance_R = strength_R.square()
     total = variance_R.sum().clamp(min=torch.finfo(torch.float64).tiny)
     missing = max(0, 2 - len(variance_R))  # a single vector, or one dimension, has fewer components
-    return EmbeddingPlane(F.pad(points_NR[:, :2], (0, missing)), F.pad(variance_R[:2] / total, (0, missing)))
+    return F.pad(points_NR[:, :2], (0, missing)), F.pad(variance_R[:2] / total, (0, missing))
 
 
 def embedding_table(model: Seq2Seq, side: str = "encoder") -> Tensor:

@@ -62,18 +62,8 @@ class ExplainedPair:
 # One sentence
 
 
-class Curves(NamedTuple):
-    """Decrease of the log-probability of T target words if k source words are removed, or kept; k = 0, ..., S."""
-
-    deletion_TK: Tensor
-    sufficiency_TK: Tensor
-
-
 def kept_words(scores_TS: Tensor) -> Tensor:
-    """Masks [2, T, S + 1, S] of the source words that remain.
-
-    In masks[0, t, k], the k words with the highest scores are removed; in masks[1, t, k], only these k words remain.
-    """
+    """Masks [2, T, S + 1, S] of source words: without the k words with the highest scores, or only these k words."""
     rank_TS = scores_TS.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     steps_K1 = torch.arange(scores_TS.shape[1] + 1).unsqueeze(-1)
     left_TKS = rank_TS.unsqueeze(1) >= steps_K1
@@ -82,24 +72,23 @@ def kept_words(scores_TS: Tensor) -> Tensor:
 
 def fall_curves(
     model: Seq2Seq, case: ExplainedPair, maps: Mapping[str, Tensor], removal: str = "delete"
-) -> dict[str, Curves]:
-    """The curves of several maps [T, S] of one sentence, by name. Each set of remaining words is computed once."""
+) -> dict[str, Tensor]:
+    """The curves [2, T, K] of deletion and of sufficiency, for several maps [T, S] of one sentence, by name.
+
+    They are the decrease of the log-probability of T target words if k = 0, ..., S source words are removed, or kept.
+    """
     kept = torch.stack([kept_words(scores_TS) for scores_TS in maps.values()])  # [M, 2, T, K, S]
     sets_NS, place = kept.flatten(0, 3).unique(dim=0, return_inverse=True)
     log_prob_NT = word_log_probs(model, case, sets_NS, removal)
     word_T1 = torch.arange(kept.shape[2]).unsqueeze(-1)
     log_prob_M2TK = log_prob_NT[place.view(kept.shape[:4]), word_T1]
     fall_M2TK = log_prob_M2TK[:, :1, :, :1] - log_prob_M2TK  # deletion starts with the whole sentence
-    return {name: Curves(*fall_2TK) for name, fall_2TK in zip(maps, fall_M2TK, strict=True)}
+    return dict(zip(maps, fall_M2TK, strict=True))
 
 
 @torch.no_grad()
 def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal: str) -> Tensor:
-    """Log-probability [N, T] of each target word, given only the source words of each mask in `kept_NS`.
-
-    `removal` is "delete" or "blank" (see the top of this file). The end token is always kept. Cost: N forward passes,
-    in batches.
-    """
+    """Log-probability [N, T] of each target word, given only the source words of each mask. Cost: N forward passes."""
     if removal not in ("delete", "blank"):
         raise ModelError(f'faithfulness: removal must be one of delete, blank, not "{removal}"')
     pair, found = case.pair, []
@@ -185,17 +174,11 @@ class _SentenceScores(NamedTuple):
     sufficiency_curve: Tensor
 
 
-def _score_sentence(curves: Sequence[Curves], maps: Sequence[Tensor], links: Links) -> _SentenceScores:
-    deletions, sufficiencies = zip(*curves, strict=True)
-    precisions, aucs = zip(*(agreement(scores_TS, links) for scores_TS in maps), strict=True)
-    return _SentenceScores(
-        sum(map(area, deletions)) / len(curves),
-        sum(map(area, sufficiencies)) / len(curves),
-        sum(precisions) / len(maps),
-        sum(aucs) / len(maps),
-        torch.stack([on_grid(curve_TK) for curve_TK in deletions]).mean(0),
-        torch.stack([on_grid(curve_TK) for curve_TK in sufficiencies]).mean(0),
-    )
+def _score_sentence(curves: Sequence[Tensor], maps: Sequence[Tensor], links: Links) -> _SentenceScores:
+    sides = list(zip(*curves, strict=True))  # all deletion curves, all sufficiency curves
+    numbers = [*(map(area, side) for side in sides), *zip(*(agreement(one, links) for one in maps), strict=True)]
+    on_grids = (torch.stack(list(map(on_grid, side))).mean(0) for side in sides)
+    return _SentenceScores(*(sum(values) / len(maps) for values in numbers), *on_grids)
 
 
 @dataclass(frozen=True)

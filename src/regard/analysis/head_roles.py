@@ -25,14 +25,13 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from regard.layers.hooks import listen, trace, without_heads
-from regard.models.base import Seq2Seq, Source
+from regard.models.base import PairBatch, Seq2Seq, sentence_losses
 
 Kind = Literal["positional", "rare", "syntactic", "alignment"]
 
@@ -189,10 +188,7 @@ def has_role(kind: Kind, evidence: Evidence) -> bool:
 
 
 def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of hits; `hits_N` and `trials_N` are counts per sentence.
-
-    If the sentences' shares vary more than by chance, the interval is computed with fewer trials, so it is wider.
-    """
+    """Wilson's 95 % interval of a share, from counts per sentence; wider if sentences vary more than by chance."""
     total = float(trials_N.sum())
     share = float(hits_N.sum()) / total
     expected_variance = share * (1 - share) / total
@@ -211,19 +207,6 @@ def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
 # Importance
 
 
-class PairBatch(Protocol):
-    """A batch of sentence pairs: encoder input, decoder input, expected output, and a mask (False for padding)."""
-
-    @property
-    def source(self) -> Source: ...
-    @property
-    def target_input_BT(self) -> Tensor: ...
-    @property
-    def target_output_BT(self) -> Tensor: ...
-    @property
-    def target_mask_BT(self) -> Tensor: ...
-
-
 @torch.no_grad()
 def count_heads(model: Seq2Seq, batch: PairBatch) -> dict[str, int]:
     """Number of heads of each attention, in the order of the layers."""
@@ -236,10 +219,7 @@ def count_heads(model: Seq2Seq, batch: PairBatch) -> dict[str, int]:
 def importance_by_ablation(
     model: Seq2Seq, batches: Sequence[PairBatch], log: Callable[[str], None] = lambda doing: None
 ) -> dict[str, Tensor]:
-    """For each attention, the increase [H] of the loss per token when the weights of one head are set to zero.
-
-    Cost: one pass over the batches per head; `log` receives a line for each head.
-    """
+    """For each attention, the increase [H] of the loss per token without a head. Cost: one pass per head."""
     whole = _loss_per_token(model, batches)
     rises = {name: torch.empty(heads) for name, heads in count_heads(model, batches[0]).items()}
     for name, rise_H in rises.items():
@@ -251,10 +231,7 @@ def importance_by_ablation(
 
 
 def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatch]) -> dict[str, Tensor]:
-    """For each attention, the mean [H] over sentences of |d loss / d gate|.
-
-    A gate is a factor of 1 on the weights of a head. The loss of a sentence is the mean over its tokens.
-    """
+    """For each attention, the mean [H] over sentences of |d loss / d gate|; a gate is a factor of 1 on a head."""
     sums: dict[str, Tensor] = {}
     sentences = 0
     for batch in batches:
@@ -272,14 +249,6 @@ def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatch]) -> dict
             sums[name] = sums.get(name, 0.0) + slope_BH.abs().sum(0)
         sentences += len(loss_B)
     return {name: sum_H / sentences for name, sum_H in sums.items()}
-
-
-def sentence_losses(model: Seq2Seq, batch: PairBatch) -> Tensor:
-    """Negative log-likelihood [B] of each target, summed over its tokens."""
-    real_BT = batch.target_mask_BT
-    logits_NV = model.output(model.hidden(batch.source, batch.target_input_BT)[real_BT])
-    nll_N = F.cross_entropy(logits_NV, batch.target_output_BT[real_BT], reduction="none")
-    return nll_N.new_zeros(len(real_BT)).index_add(0, real_BT.nonzero()[:, 0], nll_N)
 
 
 def _loss_per_token(model: Seq2Seq, batches: Iterable[PairBatch]) -> float:

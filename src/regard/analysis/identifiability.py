@@ -103,10 +103,7 @@ class StateProjection(nn.Module):
 
 @torch.enable_grad()
 def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = STEPS) -> nn.Module:
-    """Train a map from states x to input embeddings y. Uses torch's global random generator.
-
-    `kind` is one of MAPS. `distance`, one of DISTANCES, is the distance to minimize.
-    """
+    """Train one of MAPS from states x to embeddings y, to minimize one of DISTANCES. Uses the global generator."""
     if kind == "identity":
         return nn.Identity()
     state_map = StateProjection(x_ND, y_NE, inner=2 * y_NE.shape[1] if kind == "mlp" else 0)
@@ -130,10 +127,7 @@ def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = S
 
 
 def identified(mapped_ND: Tensor, test: TokenStates, vocabulary_VD: Tensor | None, distance: str) -> Tensor:
-    """For each token [N], whether the candidate nearest to its mapped state equals the token's own input embedding.
-
-    The candidates are `vocabulary_VD`; if it is None, the input embeddings of the token's sentence.
-    """
+    """For each token [N], whether the nearest candidate (vocabulary or sentence) is its own input embedding."""
     if vocabulary_VD is not None:
         rows = mapped_ND.split(ROWS)
         return torch.cat([_nearest(rows_ND, vocabulary_VD, distance) for rows_ND in rows]) == test.ids_N

@@ -122,10 +122,7 @@ def scale_heads(model: Seq2Seq, gates: HeadGates) -> None:
 
 
 def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
-    """The weights of the model with only the heads `kept`, under the names that a model with `pruned_settings` has.
-
-    An attention without heads keeps only its output bias.
-    """
+    """The weights with only the heads `kept`, named as in a model with `pruned_settings`."""
     weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     known = attentions(model)
     for name, heads in kept.items():

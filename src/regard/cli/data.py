@@ -34,7 +34,8 @@ from regard.terminal import (
 
 
 def configure(parser: Parser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_ActionParser)
+    parser.intermixed, parser.usage = False, f"{parser.prog} ACTION [options]"
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", prog=parser.prog)
     for name, action in ACTIONS.items():
         one = actions.add_parser(name, help=action.help[0].lower() + action.help[1:].rstrip("."))
         one.description = "\n".join([action.help, "", *(f"  {example}" for example in action.examples)])
@@ -47,11 +48,6 @@ def configure(parser: Parser) -> None:
             one.add_argument(option, dest=f"{side}_language", metavar="CODE", default="", help=text)
         one.add_argument("--json", action="store_true", help="print JSON")
         action.configure(one)
-
-
-class _ActionParser(Parser):
-    def __init__(self, prog: str, **_: object):
-        super().__init__(prog)
 
 
 def _configure_clean(parser: Parser) -> None:

@@ -73,10 +73,7 @@ def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
 
 
 def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
-    """Build and check a recipe from nested tables. `where`: the place that error messages name.
-
-    A missing setting gets the default of the task, or if the task has none, the default of the settings class.
-    """
+    """Build and check a recipe from nested tables; missing settings get the defaults of the task or of the class."""
     data = table.get("data", {})
     name = data.get("task", DataSettings.task) if isinstance(data, Mapping) else DataSettings.task
     if not isinstance(name, str):

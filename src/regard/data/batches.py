@@ -166,10 +166,7 @@ def make_documents(
 
 
 def _segments(lengths: Sequence[int], window: int) -> Sequence[int]:
-    """The lengths of the segments of a document whose sentences have these `lengths`.
-
-    With `window` 0, each sentence is a segment. Otherwise a segment is as many sentences as fit into `window` tokens.
-    """
+    """The lengths of the segments of a document: its sentences (`window` 0), or as many as fit into `window` tokens."""
     if not window:
         return lengths
     joined = [lengths[0]]
@@ -255,10 +252,7 @@ def epoch_batches(
 
 
 def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False) -> list[list[int]]:
-    """Divide sequences, longest first, into batches of at most `budget` tokens with padding.
-
-    Each batch is a list of indices into `lengths`. `skip_empty`: sequences of length 0 are left out.
-    """
+    """Divide sequences, longest first, into batches (lists of indices) of at most `budget` tokens with padding."""
     sizes = np.asarray(lengths, np.int64)
     order = np.argsort(-sizes, kind="stable")
     if skip_empty:
@@ -283,10 +277,7 @@ def batch_bounds(longest: NDArray[np.integer], budget: int) -> list[int]:
 
 
 def _epoch_items(pairs: int, weights: Sequence[StorePart], chance: np.random.Generator) -> Index:
-    """The indices of the items of an epoch. `pairs`: the number of items in the store.
-
-    An item of weight 2.3 occurs twice, and once more with probability 0.3.
-    """
+    """The indices of the items of an epoch. Weight 2.3 means twice, and once more with probability 0.3."""
     items, start = [], 0
     for end, weight in weights or (StorePart(pairs, 1.0),):
         part = np.arange(start, end)

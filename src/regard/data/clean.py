@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from regard.data.pairs import Pair
 from regard.data.split import SeenTexts, pair_text
@@ -68,13 +67,6 @@ RULES = {
 """Reasons to remove a pair, in the order in which they are tried."""
 
 
-class RemovedExample(NamedTuple):
-    """A removed pair and its number in the corpus; the first pair is 1."""
-
-    number: int
-    pair: Pair
-
-
 @dataclass
 class CleaningReport:
     """Counts of kept and removed pairs, updated while the pairs are read."""
@@ -83,17 +75,14 @@ class CleaningReport:
     kept: int = 0
     removed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RULES, 0))
     """Number of removed pairs by rule, in the order of `RULES`."""
-    examples: dict[str, list[RemovedExample]] = field(default_factory=lambda: {name: [] for name in RULES})
-    """The first few removed pairs of each rule."""
+    examples: dict[str, list[tuple[int, Pair]]] = field(default_factory=lambda: {name: [] for name in RULES})
+    """The first few removed pairs of each rule, each with its number in the corpus; the first pair is 1."""
 
 
 def clean(
     pairs: Iterable[Pair], settings: CleaningSettings, examples: int = 3
 ) -> tuple[Iterator[Pair], CleaningReport]:
-    """A stream of the pairs that no rule removes, and a report that is updated while the stream is read.
-
-    `examples` is the largest number of removed pairs per rule that the report keeps.
-    """
+    """The pairs that no rule removes, and a report with counts and `examples` per rule, updated while they are read."""
     report = CleaningReport()
 
     def keep(pairs: Iterator[Pair]) -> Iterator[Pair]:
@@ -108,7 +97,7 @@ def clean(
                 continue
             report.removed[name] += 1
             if len(report.examples[name]) < examples:
-                report.examples[name].append(RemovedExample(number, pair))
+                report.examples[name].append((number, pair))
 
     return keep(iter(pairs)), report
 

@@ -38,10 +38,7 @@ class Languages(NamedTuple):
 
 
 def find_language(asked: str, codes: Iterable[str]) -> str | None:
-    """The first of `codes` that equals `asked`, or else the first that extends it: "en" finds "EN-US".
-
-    Letter case is ignored. None if there is no such code, or `asked` is empty.
-    """
+    """The first of `codes` that equals `asked`, else the first that extends it: "en" finds "EN-US"; else None."""
     wanted, codes = normalize_code(asked), list(codes)
     if not wanted:
         return None

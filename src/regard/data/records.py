@@ -121,22 +121,21 @@ def read_json_lines(path: Path, empty: Any = None) -> Iterator[tuple[int, Any]]:
         yield number, value
 
 
-def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and JSON object of each line. A value that is not an object is an error.
+def read_objects(path: Path, form: str, empty: Any = None, *, text: str = "") -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and JSON object of each line. Another value, or no text under the key `text`, is an error.
 
     `form`: description of a correct line, for the error message. `empty`: see `read_json_lines`.
     """
     for number, value in read_json_lines(path, empty):
         if not isinstance(value, dict):
             raise CorpusError(path, f"not a JSON object; {form}", line=number)
+        if text and not isinstance(value.get(text), str):
+            raise CorpusError(path, f'no "{text}" here; {form}', line=number)
         yield number, value
 
 
 def read_kept(path: Path, what: str) -> list[Any]:
-    """The values of a JSON lines file in a run folder. A missing file is an error, an empty file is not.
-
-    `what`: what the values are, for the error message, e.g. "held-out documents".
-    """
+    """The values of a JSON lines file in a run folder, which may be empty. `what` names them if it is missing."""
     if not path.is_file():
         raise RunError(f"{path}: the {what} are missing; train again with another --out")
     return [value for _, value in read_json_lines(path)] if path.stat().st_size else []

@@ -38,10 +38,7 @@ Example = TypeVar("Example")
 
 
 def fingerprint(text: str) -> int:
-    """A 64-bit hash of a text, the same on all machines.
-
-    The probability that any two of 10 million texts get the same hash is 1 in 370,000.
-    """
+    """A 64-bit hash of a text, the same on all machines; 10 million texts collide with probability 1 in 370,000."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
@@ -158,17 +155,6 @@ def plan_split(
             advice = f"clean the corpus, or ask for more pairs, so that such a group fits (data.{name}_size)"
             raise CorpusError(where, f"no pairs for {name}: {problem}; {advice}")
     return split
-
-
-def plan_group_split(
-    groups: Iterable[tuple[str, int]], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
-) -> Split:
-    """Split groups of pairs, e.g. conversations, without dividing a group. Groups with equal texts get the same part.
-
-    A group is given as its text and its number of pairs; see `plan_split` for the other arguments.
-    """
-    pairs = (Pair(text, "") for text, count in groups for _ in range(count))
-    return plan_split(pairs, valid, test, seed, where)
 
 
 def _find_components(pairs: Iterable[Pair]) -> array[int]:

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import RunError
-from regard.files import atomic_folder, remove_drafts
+from regard.files import atomic_folder, chunks, remove_drafts
 
 if TYPE_CHECKING:
     from regard.data.pairs import Pair
@@ -41,14 +41,10 @@ HEADER, IDS, LABELS, DOCUMENTS = "header.json", "ids", "labels", "documents.offs
 Ids = NDArray[np.unsignedinteger]
 Sentences = Sequence[Ids | list[int]]
 """The token ids of several sentences, e.g. of a document."""
-Item = TypeVar("Item")
 
 
 class StorePart(NamedTuple):
-    """The items of one corpus in a store. Each is used `weight` times per epoch.
-
-    The first item has the index `end` of the part before (0 in the first part), the last item the index `end - 1`.
-    """
+    """The items of one corpus, from the `end` of the part before to `end` - 1, each used `weight` times per epoch."""
 
     end: int
     weight: float
@@ -143,7 +139,7 @@ def build_store(
     with atomic_folder(folder) as draft:
         with _RaggedWriter(draft, IDS, np.dtype(dtype)) as ids:
             for corpus, weight in corpora:
-                for chunk in _chunks(corpus):
+                for chunk in chunks(corpus, CHUNK):
                     sources = source.encode_many([pair.source for pair in chunk])
                     targets = target.encode_many([pair.target for pair in chunk])
                     full = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
@@ -219,7 +215,7 @@ def write_documents(
     dtype, first = ID_TYPES[vocabulary > 1 << 16], [0]
     with atomic_folder(folder) as draft:
         with _RaggedWriter(draft, IDS, np.dtype(dtype)) as ids, _RaggedWriter(draft, LABELS, LABEL) as labels:
-            for chunk in _chunks(documents):
+            for chunk in chunks(documents, CHUNK):
                 for sentences, _ in chunk:
                     first.append(first[-1] + len(sentences))
                 ids.add(list(chain.from_iterable(sentences for sentences, _ in chunk)))
@@ -281,12 +277,6 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         return np.memmap(path, dtype, mode="r").view(np.ndarray) if count else np.empty(0, dtype)
     except OSError as error:
         raise RunError(f"{path}: cannot read the token store ({error.strerror})") from None
-
-
-def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    items = iter(items)
-    while chunk := list(islice(items, CHUNK)):
-        yield chunk
 
 
 def _write_header(folder: Path, header: StoreHeader) -> None:

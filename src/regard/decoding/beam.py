@@ -201,10 +201,7 @@ def expand(log_probs_NWV: Tensor, total_NW: Tensor, candidates: int) -> Expansio
 
 
 def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: BeamRules, state: Tree) -> Tensor:
-    """Add the continuations that end, or reach the length limit, to `finished`; return `BeamState.score_NC`.
-
-    Only the best W continuations are considered, because the others are not in the beam.
-    """
+    """Add the best W continuations that end or reach the length limit to `finished`; return `BeamState.score_NC`."""
     length, width = live.length + 1, rules.width
     at_limit_N = length >= rules.longest_B[live.row_N]
     ends_NC = (tried.token_NC[:, :width] == rules.tokens.end) | at_limit_N[:, None]
@@ -217,10 +214,7 @@ def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: Be
 
 
 def select(tried: Expansion, live: OpenBeams, end: int, width: int) -> tuple[Tensor, Tensor, OpenBeams]:
-    """Select the best `width` continuations that do not end.
-
-    Return their indices in `tried`, the indices of the hypotheses that they continue, and the new open hypotheses.
-    """
+    """The best `width` open continuations: their indices in `tried`, their old hypotheses, the new hypotheses."""
     open_NC = tried.total_NC.masked_fill(tried.token_NC == end, -torch.inf)
     total_NW, kept_NW = open_NC.topk(min(width, open_NC.shape[1]), dim=-1)
     chosen = tried.choose(kept_NW)

@@ -78,10 +78,7 @@ class NoRepeatNgram:
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """Multiplies the log-probabilities of tokens that the output already contains by `factor` (Keskar et al. 2019).
-
-    It is the only constraint in this file that changes scores but forbids no token.
-    """
+    """Multiplies log-probabilities of tokens in the output by `factor` (Keskar et al. 2019); forbids no token."""
 
     factor: float
 

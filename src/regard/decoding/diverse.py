@@ -24,10 +24,7 @@ class DiversityPenalty:
     """A constraint that makes tokens of earlier groups at the same position less likely."""
 
     def __init__(self, strength: float, end: int):
-        """`strength` is subtracted for each hypothesis of earlier groups that has the same token at the same position.
-
-        `end`: the end token, which gets no penalty.
-        """
+        """`strength` is subtracted per hypothesis of earlier groups with this token at this place, except for `end`."""
         self.strength, self.end = strength, end
         self._taken: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
         self._kept: list[tuple[list[int], list[list[int]]]] = []
@@ -52,10 +49,7 @@ class DiversityPenalty:
         self._kept.clear()
 
     def undo(self, row: int, found: Hypothesis, penalty: LengthPenalty) -> Hypothesis:
-        """Return the hypothesis `found` of sentence `row`, with log-probabilities and score without this penalty.
-
-        The caller must call this before `next_group`.
-        """
+        """The hypothesis `found` of sentence `row`, scored without this penalty; to be called before `next_group`."""
         own = [
             log_prob + self.strength * self._taken[row, place][token]
             for place, (token, log_prob) in enumerate(zip((*found.tokens, self.end), found.log_probs, strict=False))
@@ -77,10 +71,7 @@ def diverse_beam_search(
     stop: Stop = "exact",
     constraints: Sequence[Constraint] = (),
 ) -> list[list[Hypothesis]]:
-    """Find up to `width` different finished hypotheses per sentence, best first, by `groups` beam searches.
-
-    Each beam search has the width `width // groups`. `start()` returns the state before the first token.
-    """
+    """Find up to `width` different hypotheses per sentence, best first, by `groups` searches of equal width."""
     diversity, each = DiversityPenalty(strength, tokens.end), width // groups
     found: list[dict[tuple[int, ...], Hypothesis]] = [{} for _ in longest_B]
     for _ in range(groups):

@@ -38,10 +38,7 @@ class LengthPenalty:
         return sum(log_probs) / float(self.divisor(len(log_probs)))
 
     def reachable(self, total: Tensor, length: int, longest: Tensor) -> Tensor:
-        """The highest score that an open hypothesis can reach, if each further token has probability 1.
-
-        `total`: its log-probability so far; `length`: its number of tokens; `longest`: the length limit.
-        """
+        """The highest score that an open hypothesis can reach, if each further token has probability 1."""
         return total / torch.maximum(self.divisor(length + 1), self.divisor(longest))
 
 

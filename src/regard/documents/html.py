@@ -16,8 +16,6 @@ from typing import Literal, NamedTuple
 from regard.documents.markup import Element, Fixed, Piece, Raw, Tree, Words, as_pieces, fixed, read_words
 from regard.documents.segment import Draft
 
-BINARY = False
-
 Kind = Literal["text", "open", "close", "single", "other"]
 
 
@@ -232,9 +230,6 @@ _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|
 
 
 def read_attributes(raw: str) -> Iterator[tuple[str, str, int]]:
-    """Yield name, value, and position of the value for each attribute of a start tag.
-
-    The position is 0 if the value has no quotation marks.
-    """
+    """Yield name, value, and position of the value (0: not in quotation marks) of each attribute of a start tag."""
     for match in _ATTRIBUTE.finditer(raw, re.match(r"<[^\s/>]*", raw).end()):  # type: ignore[union-attr]
         yield match[1].lower(), match[2] or match[3] or match[4] or "", max(match.start(2), match.start(3), 0)

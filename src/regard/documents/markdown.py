@@ -15,8 +15,6 @@ from regard.documents.html import VOID
 from regard.documents.markup import PROTECTED, Break, Fixed, Node, Piece, Tree, Words, fixed, read_words
 from regard.documents.segment import Draft, Escape
 
-BINARY = False
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Inline markup: emphasis, links, code spans, images, and the tags and entities of HTML
 

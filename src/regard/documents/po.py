@@ -14,8 +14,6 @@ from regard.documents.markup import Answer, Piece, fill, read_tags
 from regard.documents.segment import Draft, Segment, split_lines
 from regard.errors import CorpusError
 
-BINARY = False
-
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)[ \t]*(".*)$')
 _STRING = re.compile(r'[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*$')

@@ -136,10 +136,7 @@ class _TargetWriter:
 
 
 def _sides(points: Sequence[Box], spaced: bool, first: bool, last: bool) -> tuple[bool, bool]:
-    """Whether to write white space before and after the marks `points` between two words.
-
-    None is needed beside a line break. `spaced`, `first` and `last`: see `_TargetWriter._between`.
-    """
+    """Whether to write white space before and after the marks `points`, as in `_between`; none beside a line break."""
     before, after = points[0].space_before, points[-1].space_after
     if any(map(_breaks, points)):
         return (
@@ -215,10 +212,7 @@ _SPACE = re.compile(r"(?:\s|&nbsp;|&#160;|&#xa0;)*", re.IGNORECASE)
 
 
 def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
-    """The white space before the text, the nodes without white space at both ends, and the white space after the text.
-
-    At the start, entities such as "&nbsp;" are white space too.
-    """
+    """White space before the text (also entities such as "&nbsp;"), the nodes without it, white space after it."""
     left = right = ""
     if isinstance(first := nodes[0], Words):
         match = _SPACE.match(first.raw) if first.raw != first.text else None
@@ -234,8 +228,6 @@ def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Plain text
-
-BINARY = False
 
 _SEPARATORS = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029\t]+)")  # a tab separates columns
 

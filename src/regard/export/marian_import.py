@@ -32,8 +32,6 @@ HELP = (
     "e.g. of OPUS-MT, as Hugging Face transformers saves it"
 )
 END, UNKNOWN, START = FIRST_SPECIALS
-ALIASES = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
-POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 # Values that the configuration must have, if it has the key, because our models cannot differ in them.
 FIXED = {
     "model_type": "marian",
@@ -97,10 +95,7 @@ def read(folder: Path, out: Path, log: Log) -> Run:
 def from_marian(
     recipe: Recipe, stored: Mapping[str, Tensor], source_rows: list[int], target_rows: list[int], *, where: str
 ) -> dict[str, Tensor]:
-    """Marian's weights under our names, with our order of dimensions and of tokens.
-
-    `source_rows` and `target_rows` have Marian's id of each of our tokens (see `_rows`).
-    """
+    """Marian's weights under our names, in our order of dimensions and tokens; for the rows, see `_rows`."""
     settings = transformer_settings(recipe)
     theirs = {name: tensor.float() for name, tensor in stored.items()}
     _drop_computed(theirs, settings, where)
@@ -123,14 +118,16 @@ def _drop_computed(weights: dict[str, Tensor], settings: TransformerSettings, wh
 
     from regard.layers.positional_encoding import sinusoids
 
-    for name in POSITIONS:
+    encoder, decoder = "model.encoder.embed_", "model.decoder.embed_"
+    for name in (f"{encoder}positions.weight", f"{decoder}positions.weight"):
         if (rows := weights.pop(name, None)) is not None:
             expected = sinusoids(len(rows), settings.width)[:, stream_order(settings.width)]
             if (rows - expected).abs().max() > 1e-3:
                 raise RunError(f'{where}: "{name}" are not the sinusoids that Marian adds')
+    copies = [f"{encoder}tokens.weight", f"{decoder}tokens.weight", "lm_head.weight"]
     decoder_only = settings.tie_embeddings == "target"
-    original = weights.get("model.decoder.embed_tokens.weight" if decoder_only else "model.shared.weight")
-    for name in ("lm_head.weight",) if decoder_only else ALIASES:
+    original = weights.get(copies[1] if decoder_only else "model.shared.weight")
+    for name in copies[2:] if decoder_only else copies:
         if original is not None and not torch.equal(weights.pop(name, original), original):
             raise RunError(f'{where}: "{name}" should be a shared matrix, but differs from the other copy')
 

@@ -102,11 +102,11 @@ def write_graphs(model: Transformer, settings: TransformerSettings, longest: int
         if isinstance(module, SinusoidalEncoding | RotaryEncoding):
             module.between(0, longest)  # compute the whole table of sinusoids: a graph cannot extend it
     batch, size, length = Dim("B"), Dim("S", max=longest), Dim("T", max=longest - 1)
-    layers, head_width = settings.decoder_layers, settings.head_width or settings.width // settings.heads
+    layers = settings.decoder_layers
 
     def empty(kind: str, places: int, axis: Dim) -> list[tuple[Tensor, dict[int, Dim]]]:
         heads = [max(settings.heads_in(f"decoder.{layer}.{kind}"), 1) for layer in range(layers) for _ in range(2)]
-        return [(torch.zeros(2, count, places, head_width), {0: batch, 2: axis}) for count in heads]
+        return [(torch.zeros(2, count, places, settings.head_size), {0: batch, 2: axis}) for count in heads]
 
     # Example inputs with their dynamic axes.
     mask_BS = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])

@@ -111,8 +111,7 @@ def fill_heads(
     """The weights with heads of zeros added; `wanted` has the number of heads that each attention should have."""
     import torch
 
-    filled, width = dict(weights), settings.width
-    head_width = settings.head_width or width // settings.heads
+    filled, width, head_width = dict(weights), settings.width, settings.head_size
     for name in settings.attentions:
         kept, missing = settings.heads_in(name), wanted[name] - settings.heads_in(name)
         if not missing:

@@ -84,10 +84,7 @@ class ForwardBackward(NamedTuple):
 
 
 def forward_backward(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> ForwardBackward:
-    """Run the forward-backward algorithm, with probabilities scaled at each word.
-
-    `score_BTL`: scores of labels. `after_LL`: scores of label pairs; rows: the previous label, columns: the next label.
-    """
+    """The forward-backward algorithm, scaled at each word. Rows of `after_LL`: previous label; columns: next label."""
     peak_BT, top = score_BTL.amax(-1), after_LL.max()
     weights = (score_BTL - peak_BT[:, :, None]).exp().unbind(1)
     step_LL = (after_LL - top).exp()

@@ -84,10 +84,7 @@ class AttentionHook:
 
 
 def _call(listeners: Sequence[Listener], name: str, x: Tensor, what: str, first_axis: int = 0) -> Tensor:
-    """Call the listeners in order, each with the result of the previous listener; `what` names x in an error message.
-
-    A result must have the shape of x, but the axes before `first_axis` may have another size.
-    """
+    """Call the listeners in order. The shape of x must not change, except for the axes before `first_axis`."""
     for listener in listeners:
         other = listener(name, x)
         if other is not None:
@@ -133,10 +130,7 @@ def attention_hooks(model: nn.Module | Predictor) -> dict[str, AttentionHook]:
 
 
 def match_hooks(model: nn.Module | Predictor, patterns: str | Iterable[str]) -> list[AttentionHook]:
-    """The hooks whose names match one of the shell patterns, such as "encoder.*.self".
-
-    A pattern that matches no hook is an error, except "*", because a model without attention has no hooks.
-    """
+    """The hooks that match one of the shell patterns, such as "encoder.*.self". Only "*" may match no hook."""
     known = attention_hooks(model)
     chosen: dict[str, AttentionHook] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:

@@ -15,10 +15,7 @@ def stack(linear: nn.Linear, parts: int) -> nn.Linear:
 
 
 def glorot(linear: nn.Linear, parts: int = 1) -> nn.Linear:
-    """Initialize a layer by Glorot's uniform distribution, with zero bias, as in the original code of the Transformer.
-
-    `parts`: the number of projections in the layer; the range is computed from the shape of one projection.
-    """
+    """Glorot's uniform initialization of each of `parts` projections, with zero bias, as in the first Transformer."""
     for part in stack(linear, parts).weight.chunk(parts):
         nn.init.xavier_uniform_(part)
     if linear.bias is not None:

@@ -43,10 +43,7 @@ class KVCache:
             yield part.unflatten(2, (width, -1)).transpose(1, 2)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values [B, H, R, K] of R slots, and the mask [B, 1, W, R] of the slots that a hypothesis uses.
-
-        The mask is None if every hypothesis uses all slots.
-        """
+        """Keys and values [B, H, R, K] of R slots, and the mask [B, 1, W, R] of used slots; None if all are used."""
         key, value = self._room[:, :, :, : self.used]
         return key, value, None if self.used == self.length else self._owns_BWR.unsqueeze(1)
 

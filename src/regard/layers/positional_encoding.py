@@ -65,10 +65,7 @@ class LearnedEncoding(nn.Module):
 
 
 class RotaryEncoding(SinusoidalTable):
-    """Rotates queries and keys by angles proportional to their positions (Su et al. 2021).
-
-    So a score depends on the distance of query and key, not on their positions.
-    """
+    """Rotates queries and keys by position (Su et al. 2021), so that a score depends only on their distance."""
 
     def __init__(self, head_width: int):
         super().__init__(head_width)
@@ -117,10 +114,7 @@ class NoPositions(nn.Module):
 
 
 def position_layer(kind: str, join: str, width: int, longest: int) -> nn.Module:
-    """Build the layer that adds or concatenates (`join`) positional encodings of this `kind` to token embeddings.
-
-    `longest`: number of learned positions. For "rotary" and "none", the layer returns the embeddings unchanged.
-    """
+    """The layer that adds or concatenates (`join`) positions to embeddings; "rotary" and "none" change nothing."""
     if kind in ("none", "rotary"):
         return NoPositions()
     part = width if join == "add" else max(width // 8 * 2, 2)

@@ -120,10 +120,7 @@ def unroll(
 
 
 class RecurrentLayer(nn.Module):
-    """One cell over a sequence, or two cells in opposite directions whose states are concatenated.
-
-    `backward`: for each cell, whether it reads the sequence from the end.
-    """
+    """One cell, or two cells whose states are concatenated; `backward`: for each cell, whether it starts at the end."""
 
     def __init__(self, kind: str, inputs: int, width: int, backward: tuple[bool, ...]):
         super().__init__()
@@ -144,10 +141,7 @@ class RecurrentLayer(nn.Module):
 
 
 class PackedLayout:
-    """The packed order of the real tokens of padded sequences [N, S]: by step, in each step the longest sequence first.
-
-    Padding must be at the end of a row.
-    """
+    """The packed order of sequences [N, S] with padding at the end: by step, in each step the longest first."""
 
     def __init__(self, mask_NS: Tensor):
         rows, steps = mask_NS.shape
@@ -186,10 +180,7 @@ class PackedGRU(nn.Module):
 
 
 def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = False) -> Tensor:
-    """Hidden states [P, D] of a cell over packed sequences; `sizes` is an attribute of `PackedLayout`.
-
-    The cell starts with zeros at the first token of every sequence or, with `backward`, at the last token.
-    """
+    """Hidden states [P, D] of a cell over packed sequences, from zeros; with `backward`, from the last token."""
     states_PD: Tensor = _RunGRU.apply(  # type: ignore[no-untyped-call]
         cell.input(x_PD), cell.recurrent.weight, cell.candidate_bias, sizes, backward
     )

@@ -117,6 +117,27 @@ class Seq2Seq(Network):
             yield Example(partial(self, *inputs), amounts | pairs)
 
 
+class PairBatch(Protocol):
+    """A batch of sentence pairs: encoder input, decoder input, expected output, and a mask (False for padding)."""
+
+    @property
+    def source(self) -> Source: ...
+    @property
+    def target_input_BT(self) -> Tensor: ...
+    @property
+    def target_output_BT(self) -> Tensor: ...
+    @property
+    def target_mask_BT(self) -> Tensor: ...
+
+
+def sentence_losses(model: Seq2Seq, batch: PairBatch) -> Tensor:
+    """Negative log-likelihood [B] of each target, summed over its tokens."""
+    real_BT = batch.target_mask_BT
+    logits_NV = model.output(model.hidden(batch.source, batch.target_input_BT)[real_BT])
+    nll_N = nn.functional.cross_entropy(logits_NV, batch.target_output_BT[real_BT], reduction="none")
+    return nll_N.new_zeros(len(real_BT)).index_add(0, real_BT.nonzero()[:, 0], nll_N)
+
+
 class Documents(Protocol):
     """Input of a classifier: documents, divided into segments (sentences, or windows of sentences) of tokens.
 
@@ -211,10 +232,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def summarize(model: nn.Module) -> list[dict[str, Any]]:
-    """A table of layers: name, number of such layers, shapes of the weights, total number of parameters.
-
-    Equal layers of several blocks are one row, e.g. "encoder.blocks.*.feed_forward.up".
-    """
+    """A table of layers: name, count, shapes, parameters. Equal layers of several blocks are one row ("blocks.*")."""
     rows: dict[tuple[str, tuple[tuple[int, ...], ...]], dict[str, Any]] = {}
     seen: set[int] = set()
     for name, module in model.named_modules():

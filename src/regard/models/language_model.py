@@ -65,8 +65,7 @@ class LanguageModel(Seq2Seq):
 
     def encode(self, source: Source) -> EncoderOutput:
         """An empty memory with as many rows as the source; the tokens of the source are not read."""
-        rows = source.ids_BS.shape[0]
-        return EncoderOutput(self.output.weight.new_zeros(rows, 0, 0), source.mask_BS)
+        return EncoderOutput(self.output.weight.new_zeros(source.ids_BS.shape[0], 0, 0), source.mask_BS)
 
     def start(self, memory: EncoderOutput) -> State:
         return State(tuple(block.self_attention.start(memory.states_BSD.shape[0], 1) for block in self.decoder))

@@ -137,10 +137,7 @@ class TransformerSettings(EncoderSettings):
         return dict(self.remaining_heads).get(attention, self.heads)
 
     def kept_per_token(self, length: float) -> float:
-        """How many numbers are kept for the backward pass for one source token and one target token together.
-
-        These are the inputs of layers and the dropout masks.
-        """
+        """Counts inputs of layers and dropout masks, for one source token and one target token together."""
         inner = 2 * self.ffn_width * (self.encoder_layers + self.decoder_layers)
         return inner + self.width * (10 * self.encoder_layers + 18 * self.decoder_layers + 4)
 

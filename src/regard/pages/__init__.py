@@ -57,6 +57,7 @@ PAGES = {
         "regard compare",
         (_SHEET, "evaluation/evaluation", "compare/compare"),
     ),
+    "roofline": Page("roofline/roofline", "Roofline", "roofline", "regard info", (_SHEET, "roofline/roofline")),
     "inspect": Page("inspect/inspect", "A look inside", "translation", "regard inspect", (_WEIGHTS, "inspect/inspect")),
     "document": Page("inspect/document", "A look inside", "document", "regard inspect", (_SHEET, _LABELS)),
     "tags": Page("inspect/tags", "A look inside", "sentence", "regard inspect", (_WEIGHTS, _SHEET, _LABELS)),

@@ -14,13 +14,9 @@ import re
 import secrets
 from pathlib import Path
 
-from regard.errors import RegardError, SettingsError
+from regard.errors import SettingsError
 
 _KEY = re.compile(r"rg-(?P<name>[0-9a-f]{8})-(?P<secret>[A-Za-z0-9_-]{43})")
-
-
-class KeyFileError(RegardError):
-    """A key file cannot be read or written."""
 
 
 class ApiKeys:
@@ -38,7 +34,7 @@ class ApiKeys:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
             how = f'"regard serve --new-key {path}" creates one'
-            raise KeyFileError(f"{path}: cannot read the keys ({reason}); {how}") from None
+            raise SettingsError(f"{path}: cannot read the keys ({reason}); {how}") from None
         hashes = {}
         for number, line in enumerate(lines, 1):
             if line.strip():
@@ -46,11 +42,11 @@ class ApiKeys:
                     entry = json.loads(line)
                     hashes[str(entry["name"])] = (bytes.fromhex(entry["salt"]), bytes.fromhex(entry["hash"]))
                 except (ValueError, KeyError, TypeError):
-                    raise KeyFileError(
+                    raise SettingsError(
                         f"{path}:{number}: not a key in the format of --new-key; remove the line"
                     ) from None
         if not hashes:
-            raise KeyFileError(f'{path}: contains no key; "regard serve --new-key {path}" adds one')
+            raise SettingsError(f'{path}: contains no key; "regard serve --new-key {path}" adds one')
         return cls(hashes)
 
     def is_valid(self, key: str) -> bool:

@@ -83,10 +83,7 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
 
 
 async def release_memory_regularly(batches: Callable[[], int], every: float = RELEASE_INTERVAL) -> None:
-    """Every `every` seconds, return free memory to the operating system, because batches fragment the memory.
-
-    Nothing is done if `batches()`, the number of batches so far, has not changed.
-    """
+    """Every `every` seconds, return free memory to the system if `batches()` has grown: batches fragment memory."""
     before = batches()
     while True:
         await asyncio.sleep(every)

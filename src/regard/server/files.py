@@ -94,10 +94,7 @@ async def translate_documents(
 async def _translate_all(
     service: Service, served: ServedRun, texts: Sequence[str], align: bool, deadline: float
 ) -> list[Any]:
-    """Translate many texts, `SLICE` at a time.
-
-    If the queue is full at the first slice, `QueueFull` is raised; at later slices, wait and retry until `deadline`.
-    """
+    """Translate `SLICE` texts at a time. If the queue is full at a later slice, wait and retry until `deadline`."""
     loop = asyncio.get_running_loop()
     until = loop.time() + deadline
     answers: list[Any] = []

@@ -32,7 +32,7 @@ def describe_api(app: FastAPI, *, with_keys: bool) -> None:
         return app.openapi_schema or {}
 
     async def reference() -> Response:
-        return Response(render_reference(app.openapi()), media_type="text/html; charset=utf-8")
+        return Response(render_reference(app.openapi()), media_type="text/html")
 
     app.openapi = described  # type: ignore[method-assign]
     app.add_api_route("/docs", reference, include_in_schema=False)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
+from importlib import import_module
 from math import prod
 from pathlib import Path
 from threading import Event
@@ -18,6 +19,7 @@ from typing import Any
 from regard import tasks
 from regard.errors import RegardError, RunError, SettingsError
 from regard.languages import language_name, normalize_code
+from regard.registry import TASKS
 from regard.run import RECIPE, WEIGHTS, Run
 from regard.server.batching import Batcher, Closing, ThreadToLoop, retrieve_error
 from regard.server.language_detection import LanguageDetector
@@ -34,7 +36,7 @@ MEAN_CHARACTERS = 200
 
 def served_tasks() -> dict[str, ModuleType]:
     """The module api.py of each task that has this module, by the name of the task."""
-    return {name: tasks.part(name, "api") for name in tasks.names() if tasks.has_part(name, "api")}
+    return {name: tasks.part(name, "api") for name in TASKS if tasks.has_part(name, "api")}
 
 
 class Capacity:
@@ -45,17 +47,15 @@ class Capacity:
         self.parallel = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
         """Threads for engines that use one core per batch, e.g. CTranslate2."""
         cores = max(1, self.threads // 2)  # half of them, so that inspections do not slow down translations
-        self.torch = ThreadPoolExecutor(1, thread_name_prefix="torch", initializer=_limit_torch, initargs=(cores,))
+
+        def limit() -> None:
+            import_module("torch").set_num_threads(cores)
+
+        self.torch = ThreadPoolExecutor(1, thread_name_prefix="torch", initializer=limit)
 
     def close(self) -> None:
         for pool in (self.parallel, self.torch):
             pool.shutdown(wait=False)
-
-
-def _limit_torch(threads: int) -> None:
-    import torch
-
-    torch.set_num_threads(threads)
 
 
 class ServedRun:
@@ -276,7 +276,7 @@ class ServedRuns:
         self._capacity.close()
 
     def batches(self) -> int:
-        return sum(queue.counters.batches for one in self.served.values() for queue in one.queues.values())
+        return sum(queue.batches for one in self.served.values() for queue in one.queues.values())
 
     def full_for(self) -> float:
         """Estimated seconds until at least one run can accept another request; 0 if a run can accept it now."""
@@ -319,10 +319,7 @@ class ServedRuns:
 
 
 def unique_names(folders: Sequence[Path]) -> list[str]:
-    """The name of each folder, with a number if an earlier folder has the same name.
-
-    Raises an error if the same folder is given twice.
-    """
+    """The name of each folder, with a number if an earlier folder has this name. A folder given twice is an error."""
     places = [folder.resolve() for folder in folders]
     for place, times in Counter(places).items():
         if times > 1:

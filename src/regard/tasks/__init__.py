@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from regard.config import Corpus
     from regard.run import Run
 
-__all__ = ["Task", "find", "has_part", "load", "names", "part", "part_name", "settings_class", "single_file", "writing"]
-
 PARTS = {
     "training": "TRAINING",
     "report": "report",
@@ -43,7 +41,6 @@ PARTS = {
 }
 """For each part of a task, the name that its module defines. A task in a single module has the parts whose names the
 module defines."""
-
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -97,15 +94,6 @@ def find(name: str, where: str = "data.task") -> Task:
 def settings_class(task: Task) -> Any:
     """The dataclass of the section of a task in a recipe; None if there is no section."""
     return getattr(part(task.name, "settings"), task.settings) if task.settings else None
-
-
-def names() -> tuple[str, ...]:
-    return tuple(TASKS)
-
-
-def writing() -> tuple[str, ...]:
-    """Names of the tasks whose models write text."""
-    return tuple(name for name in TASKS if find(name).writes)
 
 
 def part_name(task: str, name: str) -> str:

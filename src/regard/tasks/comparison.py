@@ -122,7 +122,7 @@ class Comparison:
     published: tuple[Json, ...] = ()
     """Rows of published results: name, and any columns."""
     measure: tuple[str, ...] = ()
-    """Further measurements for the page; see `MEASUREMENTS`."""
+    """Further measurements for the page: "complexity" of layers, and "reach" of the gradients in each system's encoder."""
 
     @property
     def task(self) -> str:
@@ -154,6 +154,7 @@ class Comparison:
         return next(system for system in self.systems if system.name == name)
 
 
+MEASUREMENTS = ("complexity", "reach")
 OWN = ("title", "about", "seeds", "budget", "systems", "published", "measure")
 """Names of a comparison file that are not sections of a recipe."""
 
@@ -182,6 +183,9 @@ def read_comparison(path: str | Path, given: Mapping[str, Any] | None = None) ->
         tuple(table.get("measure", ())),
     )
     _check_references(made, where)
+    for name in made.measure:
+        if name not in MEASUREMENTS:
+            raise SettingsError(f'{where}: measure: there is no "{name}"; choose from {", ".join(MEASUREMENTS)}')
     return made
 
 
@@ -201,7 +205,9 @@ def _read_system(name: str, entry: Any, sections: Sequence[str], where: str) -> 
             own[key] = value
         elif key not in sections or not isinstance(value, dict):
             hint = nearest(key, [*kinds, *sections])
-            raise SettingsError(f'{place}: "{key}" is no section of settings{hint}; write settings as section.name = value')
+            raise SettingsError(
+                f'{place}: "{key}" is no section of settings{hint}; write settings as section.name = value'
+            )
     if not 0 < own.get("share", 0.2) < 1:
         raise SettingsError(f"{place}: share must be between 0 and 1, not {own['share']}")
     if own.get("members", 2) < 2:
@@ -278,6 +284,7 @@ def compare(comparison: Comparison, folder: str | Path, log: Log = lambda line: 
         "systems": [_row(system, found[system.name]) for system in comparison.systems],
         **part.table({name: [one["answers"] for one in results] for name, results in found.items()}, comparison.data),
         "published": list(comparison.published),
+        **_measure(comparison, out, log),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": usable_cores(),
         "version": __version__,
@@ -338,6 +345,27 @@ def _result(comparison: Comparison, system: System, seed: int, out: Path, log: L
     }
     write_atomically(path, (json.dumps(result, ensure_ascii=False) + "\n").encode())
     return result
+
+
+def _measure(comparison: Comparison, out: Path, log: Log) -> Json:
+    """The measurements of `comparison.measure`: complexity of layers, gradient reach of each trained encoder."""
+    found: Json = {}
+    if "complexity" in comparison.measure:
+        from regard.analysis.complexity import complexity_table
+
+        log("measuring the complexity of layers")
+        found["complexity"] = complexity_table()
+    if "reach" in comparison.measure:
+        from regard.analysis.dependency_path import gradient_reach
+
+        systems = [system for system in comparison.systems if not system.ensemble and not system.finetune]
+        log("measuring the reach of gradients")
+        found["reach"] = [
+            gradient_reach(Run.open(out / "runs" / f"{system.name}-{comparison.seeds[0]}").load_model())
+            | {"name": system.name}
+            for system in systems
+        ]
+    return found
 
 
 def _read_result(path: Path) -> Json:

@@ -127,16 +127,16 @@ class PreparedData(Generic[Train, Example]):
 
 
 def learn_tokenizer(
-    run: Run, recipe: Recipe, texts: Iterable[str], log: Log, base: Run | None, unit: str = "tokens"
-) -> Tokenizer:
-    """Train a tokenizer on texts, or copy the tokenizer of `base`; write it into the run. `unit` is for the log."""
+    run: Run, recipe: Recipe, texts: Iterable[str], log: Log, base: Run | None, unit: str = "tokens", **sizes: int
+) -> None:
+    """Train a tokenizer on texts, or copy that of `base`; write it, and the sizes of the network, into the run."""
     if base:
         tokenizer = base.tokenizers[0]
     else:
         log(f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} {unit} ({recipe.tokenizer.kind})")
         tokenizer = train_tokenizer(texts, recipe.tokenizer, recipe.train.seed)
     run.write_tokenizers(tokenizer, tokenizer)
-    return tokenizer
+    run.write_sizes(vocabulary=tokenizer.size, **sizes)
 
 
 def store_parts(sizes: Iterable[tuple[int, float]]) -> list[StorePart]:
@@ -185,10 +185,7 @@ class StreamTrainUnit:
         lengths: tuple[Ids, Ids],
         weights: Sequence[StorePart] = (),
     ):
-        """`lengths` has two arrays: the lengths of all training examples on the source side and on the target side.
-
-        For tasks with one side, the second array is 0. `weights` says how often the examples of each file are used.
-        """
+        """`lengths`: source and target lengths of all examples (zeros for a missing side); `weights`: of each file."""
         self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
         self.lengths, self._weights = lengths, weights
         self.cost = count_cost(model)

@@ -41,10 +41,7 @@ from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
 @contextmanager
 def record_cross_attention(models: Sequence[Seq2Seq]) -> Iterator[Callable[[], Tensor]]:
-    """Record cross-attention weights, averaged over heads, layers and models.
-
-    Yields a function that returns the weights [B, T, S] recorded since its last call. Each row sums to 1.
-    """
+    """Yield a function that returns the weights [B, T, S] since its last call, averaged over heads, layers, models."""
     if not all(any(name.endswith("cross") for name in attention_hooks(model)) for model in models):
         raise SettingsError("search.coverage_penalty and replace_unknown need a model with attention to the source")
     recorded: list[Tensor] = []
@@ -201,10 +198,7 @@ class Searcher:
             yield coverage.wrap(self.decoder.step), state, {"bonus": coverage.bonus}
 
     def _choose(self, inputs: Sequence[SearchInput]) -> Choose:
-        """The function that selects the next token, for greedy search or sampling.
-
-        Each input has its own seed, so that its sample does not depend on the other inputs of the batch.
-        """
+        """The function that selects the next token. Each input has its own seed, so that other inputs do not matter."""
         settings = self.settings
         if not settings.sample:
             return most_likely

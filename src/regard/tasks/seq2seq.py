@@ -66,10 +66,7 @@ class Seq2SeqTrainUnit(TeacherForcing):
         super().__init__(recipe, data, model, group, data.train.lengths, data.train.weights)
 
     def batch(self, position: int) -> Batch:
-        """The pairs at this position of the stream, with subword regularization as set in the recipe.
-
-        During cooldown, words are segmented as at inference (docs/log.md).
-        """
+        """The pairs at this position. Subwords are sampled as set in the recipe, not during cooldown (docs/log.md)."""
         index, source, target = self.stream.at(position), self.data.source, self.data.target
         share = self.recipe.tokenizer.subword_regularization * self.stage.augmentation_strength
         if not share:
@@ -92,10 +89,7 @@ class Seq2SeqTrainUnit(TeacherForcing):
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float = 0.0, agreement: float = 0.0) -> Loss:
-    """Loss over the target tokens. Padding is removed before the output layer.
-
-    `smoothing` is the share of label smoothing, `agreement` the weight of the R-Drop term.
-    """
+    """Loss over target tokens; `smoothing`: share of label smoothing, `agreement`: weight of the R-Drop term."""
     real = batch.target_mask_BT
     states_ND = model.hidden(batch.source, batch.target_input_BT)[real]
     return smoothed_cross_entropy(model.output, states_ND, batch.target_output_BT[real], smoothing, agreement)
@@ -122,9 +116,8 @@ def mean_loss(
         encoded = ((source.encode(pair.source), target.encode(pair.target)) for pair in some)
         ids = [sides for sides in encoded if max(map(len, sides)) <= max_length]
         longest = np.array([max(map(len, sides)) + 1 for sides in ids], np.int64)
-        for start, end in pairwise(
-            batch_bounds(longest, 16_384)
-        ):  # limits the number of pairs times the length of the longer side
+        # 16,384 bounds the number of pairs in a batch times the length of the longer side.
+        for start, end in pairwise(batch_bounds(longest, 16_384)):
             loss = batch_loss(model, make_batch(ids[start:end], source.pad, target.pad).to(device))
             total, tokens = total + float(loss.plain), tokens + loss.tokens
     total, tokens = group.sum(total, tokens)

@@ -259,10 +259,7 @@ def _prepare(run: Run, job: TrainingJob) -> TrainingJob:
 
 
 def _made_by_this_launch(job: TrainingJob, folder: Path) -> bool:
-    """Whether an earlier start of the same torchrun launch made the folder for this job.
-
-    Planned settings are not compared, because they may differ between two starts.
-    """
+    """Whether an earlier start of this torchrun launch made the folder for this job; planned settings may differ."""
     launch, mark = _launch(), folder / LAUNCH
     if not launch or not mark.is_file() or mark.read_text(encoding="utf-8") != launch:
         return False

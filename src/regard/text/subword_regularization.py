@@ -146,10 +146,7 @@ class UnigramLattice:
         return tokens[::-1]
 
     def _last_tokens(self, word: str, alpha: float) -> list[tuple[list[int], list[float]]]:
-        """For each position in the word, two lists about the tokens that end there: their starts, and their weights.
-
-        The weights are cumulative, and include all segmentations of the text before the token (forward pass).
-        """
+        """For each position: the starts of the tokens that end there, and their cumulative weights (forward pass)."""
         log_sums = [0.0]
         last_tokens: list[tuple[list[int], list[float]]] = [([], [])]
         for end in range(1, len(word) + 1):

@@ -196,10 +196,7 @@ def train_tokenizer(lines: Iterable[str], settings: config.TokenizerSettings, se
 def sample_lines(
     lines: Iterable[str], seed: int, most_lines: int = 1_000_000, most_characters: int = 200_000_000
 ) -> list[str]:
-    """A uniform random sample of at most `most_lines` lines and `most_characters` characters, in the order of `lines`.
-
-    Lines are cut after `LONGEST_LINE` characters.
-    """
+    """A uniform random sample of the lines, in order, within both limits. Long lines are cut (`LONGEST_LINE`)."""
     draw = random.Random(seed).random
     held: list[tuple[float, int, str]] = []
     characters, threshold = 0, 1.0  # lines with a random key below the threshold are kept; it falls until they fit

@@ -90,10 +90,7 @@ class ExponentialMovingAverage(WeightAverage):
 
 
 class CheckpointAverage(WeightAverage):
-    """Mean of the weights at the last `count` validations; before the first validation, the newest weights.
-
-    `every`: number of steps from one validation to the next.
-    """
+    """Mean of the weights at the last `count` validations, `every` steps apart; at first, the newest weights."""
 
     averages = True
 

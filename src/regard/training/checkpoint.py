@@ -132,10 +132,7 @@ class TrainingState:
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: TrainingProgress, kept: int = KEPT) -> None:
-    """Write a checkpoint, and remove older checkpoints, so that `kept` checkpoints are left.
-
-    Checkpoints of later steps, which training had before a rollback, are also removed.
-    """
+    """Write a checkpoint; remove later ones (after a rollback), and older ones, so that `kept` are left."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:

@@ -47,13 +47,11 @@ def _sum_chunks(
     states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, agreement: float,
     *, gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    """The smoothed loss, the plain loss, and the gradients of the smoothed loss for states, weight and bias.
-
-    Without `gradients`, and for a missing bias, the gradient is None.
-    """
+    """Smoothed and plain loss, and gradients for states, weight and bias (None if there are none)."""
     smoothed, plain = states_ND.new_zeros((), dtype=torch.float64), states_ND.new_zeros((), dtype=torch.float64)
     device = states_ND.device.type
-    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states_ND.dtype  # of products
+    mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    kind = torch.get_autocast_dtype(device) if mixed else states_ND.dtype  # of products
     weight, bias = weight_VD.to(kind), None if bias_V is None else bias_V.to(kind)
     grad_states = torch.empty_like(states_ND) if gradients else None
     grad_weight = torch.zeros_like(weight_VD) if gradients else None
@@ -66,25 +64,17 @@ def _sum_chunks(
         if grad_states is not None and grad_weight is not None:
             grad_scores = scores.to(kind)
             for part, grad_part in zip(rows, grad_scores.chunk(len(rows)), strict=True):
-                _store_product(grad_part, weight, grad_states[part])
-            _add_product(grad_scores.t(), states, grad_weight)
+                if grad_states.dtype == kind:
+                    torch.mm(grad_part, weight, out=grad_states[part])
+                else:
+                    grad_states[part] = grad_part @ weight
+            if grad_weight.dtype == kind:
+                grad_weight.addmm_(grad_scores.t(), states)
+            else:
+                grad_weight += grad_scores.t() @ states
         if grad_bias is not None:
             grad_bias += scores.sum(0)
     return smoothed, plain, grad_states, grad_weight, grad_bias
-
-
-def _store_product(a: Tensor, b: Tensor, goal: Tensor) -> None:
-    if goal.dtype == a.dtype:
-        torch.mm(a, b, out=goal)
-    else:
-        goal.copy_(a @ b)
-
-
-def _add_product(a: Tensor, b: Tensor, goal: Tensor) -> None:
-    if goal.dtype == a.dtype:
-        goal.addmm_(a, b)
-    else:
-        goal.add_(a @ b)
 
 
 def _chunks(rows: int, paired: bool) -> Iterator[tuple[slice, ...]]:

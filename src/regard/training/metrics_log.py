@@ -110,10 +110,7 @@ class PlainLog(TrainingLog):
 
 
 class LiveBar(TrainingLog):
-    """A progress bar in the terminal, and above it the scores and a sample of each validation.
-
-    `formats`: format strings of the scores, by name; the first score of a validation is shown beside the bar.
-    """
+    """A progress bar with the first of the scores in `formats`; above it, scores and a sample of each validation."""
 
     def __init__(self, settings: TrainSettings, formats: Mapping[str, str], speed: SpeedMeter | None = None):
         from rich.console import Console
@@ -209,10 +206,7 @@ class TensorBoard(TrainingLog):
 
 
 class SpeedMeter:
-    """Measures the speed over the last few steps, also as a share of the peak speed of matrix products.
-
-    `unit`: plural name of what is counted. `processes`: number of processes that train.
-    """
+    """The speed of all `processes` over the last steps, in `unit` per second and as a share of the peak."""
 
     def __init__(self, settings: TrainSettings, unit: str = "tokens", processes: int = 1):
         self._settings, self._unit, self._processes = settings, unit, processes

@@ -8,8 +8,7 @@ the output matrix, norms and biases are trained by Adam. Small corpora need abou
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -78,10 +77,10 @@ class CombinedOptimizer:
     """Several optimizers as one. All learning rates stay proportional to the rate of the first parameter group."""
 
     def __init__(self, *parts: torch.optim.Optimizer):
-        self._parts = parts
+        self._parts, self._groups = parts, [group for part in parts for group in part.param_groups]
         self._owner = {tensor: part for part in parts for group in part.param_groups for tensor in group["params"]}
-        first = parts[0].param_groups[0]["lr"]
-        for group in self._groups():
+        first = self._groups[0]["lr"]
+        for group in self._groups:
             group["share"] = group["lr"] / first
 
     def state_of(self, parameter: Tensor) -> dict[str, Tensor]:
@@ -94,7 +93,7 @@ class CombinedOptimizer:
 
     def set_rate(self, rate: float) -> None:
         """Set the learning rate of Adam; other learning rates change in proportion."""
-        for group in self._groups():
+        for group in self._groups:
             group["lr"] = rate * group["share"]
 
     def zero_grad(self) -> None:
@@ -104,9 +103,6 @@ class CombinedOptimizer:
     def step(self) -> None:
         for part in self._parts:
             part.step()
-
-    def _groups(self) -> Iterator[dict[str, Any]]:
-        return (group for part in self._parts for group in part.param_groups)
 
 
 def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer:

@@ -86,10 +86,7 @@ def choose_learning_rate(
 
 
 def choose_length(epoch: int, *, validate_every: int, patience: int, max_steps: int = 0) -> Iterator[PlannedSetting]:
-    """Choose when to validate, save a checkpoint and stop.
-
-    `epoch`: number of steps per epoch. With `max_steps` 0, the setting `train.max_steps` is left unset.
-    """
+    """Choose when to validate, save and stop; `epoch` is in steps. `max_steps` 0 leaves `train.max_steps` unset."""
     often = "about once per epoch" if validate_every == epoch else f"one epoch is about {epoch:,} steps"
     yield PlannedSetting("train.validate_every", validate_every, often)
     yield PlannedSetting("train.checkpoint_every", min(validate_every, 500), "few steps are lost if training is killed")

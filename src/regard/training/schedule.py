@@ -130,10 +130,7 @@ def count_validation(
 
 
 def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
-    """Start the cooldown and return its number of steps.
-
-    It is the share `train.cooldown` of all steps, or shorter if one of the limits of [train] is near.
-    """
+    """Start the cooldown over the share `train.cooldown` of all steps, or fewer near the end; return its steps."""
     steps = min(round(progress.step * settings.cooldown / (1 - settings.cooldown)), settings.max_steps - progress.step)
     if settings.max_minutes and progress.seconds:
         left = max(60 * settings.max_minutes - progress.seconds, 0) * progress.step / progress.seconds

@@ -148,10 +148,7 @@ class Trainer:
         """Step of the checkpoint to which the last rollback returned; None after a later checkpoint was saved."""
 
     def fit(self, keep: KeepWeights, stop: StopRequest) -> TrainingProgress:
-        """Train until the settings or `stop` end training.
-
-        After each validation with the best score so far, `keep` is called with the averaged weights.
-        """
+        """Train until settings or `stop` end it. `keep` gets the averaged weights after each best validation so far."""
         if not self.load() and not self.save():
             raise TrainingError("the initial weights are not finite; take them from another copy of the run")
         for log in self.logs:
@@ -228,10 +225,7 @@ class Trainer:
         return True
 
     def _parts(self) -> list[BatchPart]:
-        """The parts of the batches of a step that this process computes.
-
-        If the number of batches is a multiple of the number of processes: whole batches; else: rows of every batch.
-        """
+        """What this process computes in a step: whole batches if they divide equally, else rows of each batch."""
         unit, rank, size = self.unit, self.group.rank, self.group.size
         positions = range(self.progress.position, self.progress.position + self.settings.gradient_accumulation)
         if len(positions) % size == 0:
@@ -239,10 +233,7 @@ class Trainer:
         return [BatchPart(place, *unit.rows(unit.batch(place), rank, size)) for place in positions]
 
     def _backward(self, parts: Sequence[BatchPart], tokens: float) -> float:
-        """Compute the gradients of the mean loss over the `tokens` tokens of all processes.
-
-        Return the sum of the losses of this process without smoothing.
-        """
+        """Compute gradients of the mean loss over `tokens` of all processes; return the own sum of plain losses."""
         self.state.optimizer.zero_grad()
         total = 0.0
         for number, part in enumerate(parts, 1):

@@ -98,7 +98,7 @@ document.getElementById("view").replaceChildren(
     section("complexity", "Cost of a layer", "Operations and sequential steps of one layer as a function of the length n, "
       + "measured: the exponent is the slope between the lengths, on logarithmic axes.", complexityTable(data.complexity)),
     section("reach", "Reach", "How strongly a position of the encoder's output depends on an input at a distance: the norm "
-      + "of the gradient, relative to distance 0, before training.", reachCurves(data.reach)),
+      + "of the gradient in the trained encoder, relative to distance 0.", reachCurves(data.reach)),
     section("samples", "Sentences", "The first test sentences that the systems translate differently.", samples()),
     section("method", "Method", null, systems.length > 0 && method()),
   ].filter(Boolean));

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,6 @@ from regard.text.words import ShadedSentence, ShadedWord
 
 if TYPE_CHECKING:
     from regard.analysis.trace import Trace, TraceSide
-
-__all__ = ["Chatbot", "load"]
 
 FLAGS: tuple[Flag, ...] = ("empty", "loops", "cut off", "script", "retried")
 """Flags of translations that also apply to replies. Unlike a translation, a reply may be short or repeat its source."""
@@ -129,15 +128,9 @@ def _reply(found: Translation) -> Translation:
 
 def _by_turn(side: TraceSide) -> tuple[list[list[list[int]]], list[int]]:
     """The words of each turn, as lists of token positions; and the position of the token that ends each turn."""
-    turns: list[list[list[int]]] = [[]]
-    closing: list[int] = []
-    last = len(side.tokens) - 1
-    for place, (token, word) in enumerate(zip(side.tokens, side.word_of, strict=True)):
-        if token == TURN or place == last:
-            closing.append(place)
-            turns += [[]] if place < last else []
-        elif turns[-1] and side.word_of[turns[-1][-1][-1]] == word:
-            turns[-1][-1].append(place)
-        else:
-            turns[-1].append([place])
+    closing = [place for place, token in enumerate(side.tokens) if token == TURN or place == len(side.tokens) - 1]
+    turns = [
+        [list(word) for _, word in groupby(range(before + 1, end), key=side.word_of.__getitem__)]
+        for before, end in pairwise([-1, *closing])
+    ]
     return turns, closing

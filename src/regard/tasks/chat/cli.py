@@ -14,8 +14,9 @@ from typing import Any
 from regard.config.recipe import make_recipe, with_overrides
 from regard.errors import SettingsError
 from regard.files import is_typed, read_input_lines
+from regard.registry import TASKS
 from regard.run import Run
-from regard.tasks import find, load, names, part
+from regard.tasks import find, load, part
 from regard.tasks.chat import TASK
 from regard.terminal import (
     QUIET,
@@ -43,7 +44,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    replying = [name for name in names() if find(name).command == TASK.command]  # tasks whose predictors have `reply`
+    replying = [name for name in TASKS if find(name).command == TASK.command]  # tasks whose predictors have `reply`
     opened = Run.open(options.run).require(*replying)
     if not find(opened.recipe.data.task).writes:
         conversation = _open_knowledge(opened, options)
@@ -171,11 +172,9 @@ def talk(conversation: Conversation) -> None:
         elif re.fullmatch(r"/[A-Za-z]+(\s.*)?", said):  # such as "/help", but not "/etc/hosts"
             print(f"(there is no {said.split()[0]}; {HELP})")
         elif said:
-            reply = ""
             for piece in conversation.stream(said):
                 print(piece, end="", flush=True)
-                reply += piece
-            print("" if reply else "(no reply)")
+            print("" if conversation.turns[-1] else "(no reply)")
             conversation.show()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from regard.config import Corpus, DataSettings, Recipe
 from regard.data.pairs import Pair
-from regard.data.split import Split, plan_group_split
+from regard.data.split import Split, plan_split
 from regard.errors import SettingsError
 from regard.models.base import Network, Seq2Seq
 from regard.run import Run
@@ -61,8 +61,9 @@ class DialogueExamples(PairExamples):
         return pair if self._fit is None else Pair(self._fit(pair.source), pair.target)
 
     def _split(self, valid: int, test: int, seed: int) -> Split:
-        groups = (("\n".join(dialogue.turns), len(dialogue.replies)) for dialogue in self._dialogues())
-        return plan_group_split(groups, valid, test, seed, where=self.data.train[0].source)
+        # All replies of a dialogue, and of equal dialogues, have the same text here, so they stay in one part.
+        pairs = (Pair("\n".join(one.turns), "") for one in self._dialogues() for _ in one.replies)
+        return plan_split(pairs, valid, test, seed, where=self.data.train[0].source)
 
     def _dialogues(self) -> Iterator[Dialogue]:
         return chain.from_iterable(map(read_dialogues, self.data.train))

@@ -24,8 +24,6 @@ from regard.tasks.labels import LabelScores, score_labels, to_probabilities
 from regard.text.tokenizer import Tokenizer
 from regard.text.words import ShadedSentence, ShadedWord, words
 
-__all__ = ["Classification", "Classifier", "load"]
-
 
 @dataclass(frozen=True)
 class Classification:

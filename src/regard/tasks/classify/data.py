@@ -61,9 +61,7 @@ def _read_table(path: Path) -> Iterator[LabeledDocument]:
 def _read_jsonl(path: Path) -> Iterator[LabeledDocument]:
     """Read objects with "text" and "label", which may be a list."""
     form = 'a line is an object with "label" and "text"'
-    for number, record in read_objects(path, form):
-        if not isinstance(record.get("text"), str):
-            raise CorpusError(path, f'no "text" here; {form}', line=number)
+    for number, record in read_objects(path, form, text="text"):
         found = [record[key] for key in LABEL_COLUMNS if key in record]
         if not found:
             raise CorpusError(path, f'no "label" here; {form}', line=number)

@@ -133,8 +133,7 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
                 )
         run.write_labels(labels)
         texts = (line for one in examples.parts.train() for line in sentences_of(one.text, recipe.task))
-        tokenizer = learn_tokenizer(run, recipe, texts, log, base)
-        run.write_sizes(vocabulary=tokenizer.size, labels=len(labels))
+        learn_tokenizer(run, recipe, texts, log, base, labels=len(labels))
         write_store(run, examples, log)
 
     def open_data(self, run: Run, log: Log) -> PreparedDocuments:

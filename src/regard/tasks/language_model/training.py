@@ -133,8 +133,7 @@ class LanguageModelTraining(Training[Parts[str], TextData]):
         return Workload(amounts, length, passes, steps_per_epoch(len(examples) * length, recipe.train.batch_tokens))
 
     def prepare(self, run: Run, recipe: Recipe, examples: Parts[str], log: Log, base: Run | None) -> None:
-        tokenizer = learn_tokenizer(run, recipe, examples.train(), log, base)
-        run.write_sizes(vocabulary=tokenizer.size)
+        learn_tokenizer(run, recipe, examples.train(), log, base)
         write_store(run, examples)
 
     def open_data(self, run: Run, log: Log) -> TextData:

@@ -77,9 +77,7 @@ def _read_rows(path: Path) -> Iterator[tuple[Sequence[str], str, int]]:
         for number, (question, answer) in read_table(path, ("question", "answer"), (QUESTION_COLUMNS, ANSWER_COLUMNS)):
             yield [question], answer, number
     elif suffix == ".jsonl":
-        for number, record in read_objects(path, FORM):
-            if not isinstance(record.get("answer"), str):
-                raise CorpusError(path, f'no "answer" here; {FORM}', line=number)
+        for number, record in read_objects(path, FORM, text="answer"):
             questions = record.get("questions", [record.get("question")])
             if not isinstance(questions, list) or not all(isinstance(question, str) for question in questions):
                 raise CorpusError(path, f"no question here; {FORM}", line=number)
@@ -216,11 +214,7 @@ def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> lis
 
 
 def remove(entries: Sequence[KnowledgeEntry], texts: Iterable[str]) -> tuple[list[KnowledgeEntry], list[str]]:
-    """Remove the questions and answers in `texts`. An answer is removed with all its questions.
-
-    An answer that has no question left is also removed. Returns the entries that are left, and those of `texts` that
-    are neither a question nor an answer.
-    """
+    """Remove questions, and answers with all their questions. Returns what is left, and the texts not found."""
     wanted = {normalize(text): text for text in texts}
     known = {normalize(text) for entry in entries for text in (*entry.questions, entry.answer)}
     left = (without(entry, wanted) for entry in entries if normalize(entry.answer) not in wanted)
@@ -323,10 +317,7 @@ class TrainingKnowledge:
         return pairs
 
     def _hold_out(self, data: DataSettings, total: int, chance: random.Random) -> list[KnowledgeEntry]:
-        """Draw held-out questions for the parts without a file, and return the entries without these questions.
-
-        Each answer keeps at least one question if there are enough other questions to hold out.
-        """
+        """Draw questions for parts without a file; return the rest. If possible, each answer keeps a question."""
         wanted = dict(zip(HELD_OUT, held_out_sizes(data, max(total // SHARE, 1)), strict=True))
         spare = sum(len(entry.questions) - 1 for entry in self.entries)
         keep = 1 if spare >= 2 * sum(wanted.values()) else 0

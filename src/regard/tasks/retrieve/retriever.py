@@ -17,8 +17,6 @@ from regard.tasks.retrieve.scores import RetrievalScores, right_entries, score
 from regard.tasks.retrieve.settings import RetrieveSettings
 from regard.text.words import ShadedSentence, ShadedWord, word_texts
 
-__all__ = ["Reply", "RetrievalMatch", "Retriever", "load"]
-
 
 @dataclass(frozen=True)
 class RetrievalMatch:

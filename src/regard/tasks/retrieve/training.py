@@ -190,8 +190,7 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
                 "no answer has two questions, so there are no pairs to train on; set retrieve.match_answers = true"
             )
         write_entries(run.folder / KNOWLEDGE, examples.entries)
-        tokenizer = learn_tokenizer(run, recipe, (text for texts in groups for text in texts), log, base)
-        run.write_sizes(vocabulary=tokenizer.size)
+        learn_tokenizer(run, recipe, (text for texts in groups for text in texts), log, base)
         _write_store(run, examples)
 
     def open_data(self, run: Run, log: Log) -> PreparedKnowledge:

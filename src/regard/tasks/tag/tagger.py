@@ -26,8 +26,6 @@ from regard.tasks.tag.spans import Scheme, all_labels, find_scheme, find_spans, 
 from regard.tasks.tag.words import treebank_words
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
-__all__ = ["TaggedSpan", "TaggedText", "Tagger", "load"]
-
 LONGEST_EXPLAINED = 100
 """Maximum number of words of a sentence for which the influence between words is computed."""
 

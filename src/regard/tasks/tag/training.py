@@ -125,8 +125,7 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
             raise SettingsError(f'the label "{label}" is unknown to the run that is fine-tuned; train a new run')
         run.write_labels(labels)
         texts = (" ".join(sentence.tokens) for sentence in examples.parts.train())
-        tokenizer = learn_tokenizer(run, recipe, texts, log, base, "pieces")
-        run.write_sizes(vocabulary=tokenizer.size, labels=len(labels))
+        learn_tokenizer(run, recipe, texts, log, base, "pieces", labels=len(labels))
         write_store(run, examples, log)
 
     def open_data(self, run: Run, log: Log) -> PreparedSentences:

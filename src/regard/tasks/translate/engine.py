@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from regard.config import SearchSettings
 from regard.data.pairs import Pair
 from regard.errors import ModelError, SettingsError, UnwritableError
-from regard.export import check_export, export_run, exporting, fingerprint, folder_name, read_mark
-from regard.export.ctranslate2 import LONGEST, import_ctranslate2, obstacle
+from regard.export import check_export, export_run, exporting, fingerprint, folder_name, read_mark, require_exportable
+from regard.export.ctranslate2 import LONGEST, obstacle
 from regard.export.ctranslate2 import Quantization as Quantization
 from regard.run import Run
 from regard.system import usable_cores
@@ -67,7 +67,8 @@ class Engine:
     """A converted model, run by one single-threaded worker per core: faster than one worker with many threads."""
 
     def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, *, workers: int = 0):
-        ctranslate2 = import_ctranslate2()
+        import ctranslate2
+
         self.source, self.target = source, target
         mark, workers = read_mark(folder), workers or usable_cores()
         kind = mark.get("quantization", "float32")
@@ -182,6 +183,7 @@ def _spell(sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[lis
 
 def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0, log: Log | None = None) -> Engine:
     """Open the engine of a run. One process converts the model on first use, or if the weights have changed."""
+    require_exportable(run.recipe, "ctranslate2", where=run.folder)
     folder = engine_folder(run, quantization)
     if not _is_current(folder, run, log):
         if not os.access(run.folder, os.W_OK):
@@ -253,9 +255,8 @@ class FastTranslator:
         if details or settings.no_repeat_ngram_size or settings.min_length:
             found = self._scored(sources, list(found), settings, details)
         for number, hypotheses in found:  # meanwhile, the workers translate other sentences
-            given = texts[places[number]], self.engine.target, self.scripts
-            first, *rest = [make_translation(*given, one) for one in hypotheses]
-            results[places[number]] = replace(first, alternatives=tuple(rest))
+            text = texts[places[number]]
+            results[places[number]] = make_translation(text, self.engine.target, self.scripts, *hypotheses)
         return results
 
     def _scored(

@@ -21,7 +21,7 @@ from regard.data.batches import TokenSource, make_batch, make_sources
 from regard.data.pairs import Pair
 from regard.errors import SettingsError
 from regard.export import fingerprint
-from regard.files import write_atomically
+from regard.files import chunks, write_atomically
 from regard.run import Run
 from regard.tasks.translate.alignment import text_side
 from regard.tasks.translate.translator import Translator, load
@@ -135,9 +135,8 @@ def identify(translator: Translator, lines: Sequence[str], *, whole_vocabulary: 
     device = translator.model.output.weight.device
 
     def read(sentences: Sequence[tuple[int, ...]]) -> Iterator[TokenSource]:
-        ordered = [list(ids) for ids in sorted(sentences, key=len)]
-        for start in range(0, len(ordered), 64):
-            yield make_sources(ordered[start : start + 64], translator.source.pad).to(device)
+        for some in chunks(map(list, sorted(sentences, key=len)), 64):
+            yield make_sources(some, translator.source.pad).to(device)
 
     train, test = (encoder_states(translator.model, read(part)) for part in (encoded[:cut], encoded[cut:]))
     table_VD = embedding_table(translator.model).cpu().float() if whole_vocabulary else None
@@ -160,11 +159,7 @@ class CorpusMeasurements(NamedTuple):
 def survey(
     run: Run, pairs: Sequence[Pair] = (), *, sentences: int, log: Callable[[str], None] = lambda message: None
 ) -> CorpusMeasurements:
-    """Measure faithfulness and token identifiability, and store the results in the run.
-
-    Faithfulness is measured on the first `sentences` of `pairs`, token identifiability on all their source sentences.
-    If `pairs` is empty, the held-out pairs of the run are used.
-    """
+    """Measure and store faithfulness (first `sentences` pairs) and identifiability (all; default: held-out pairs)."""
     pairs = [pair for pair in pairs or run.held_out() if pair.source.strip() and pair.target.strip()]
     if not pairs:
         raise SettingsError(

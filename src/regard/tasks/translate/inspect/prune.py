@@ -24,7 +24,7 @@ from regard.config.recipe import make_recipe, to_table, with_overrides
 from regard.data.batches import Batch
 from regard.data.pairs import Pair
 from regard.errors import CorpusError, SettingsError
-from regard.files import atomic_folder
+from regard.files import atomic_folder, chunks
 from regard.models.base import Seq2Seq, count_parameters
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import METRICS, WEIGHTS, Run
@@ -110,8 +110,7 @@ def compare_runs(runs: tuple[Run, Run], pairs: Sequence[Pair]) -> dict[str, list
     try:
         for translator in translators:
             translator.translate([pair.source for pair in pairs[:CHUNK]])  # warm-up
-        for first in range(0, len(pairs), CHUNK):
-            sources = [pair.source for pair in pairs[first : first + CHUNK]]
+        for sources in chunks((pair.source for pair in pairs), CHUNK):
             for place, translator in enumerate(translators):
                 began = time.process_time()
                 texts[place].extend(texts_of(translator.translate(sources)))
@@ -203,10 +202,7 @@ def prune_run(
 
 
 def _train_again(run: Run, minutes: float | None, data: DataSettings | None, overrides: Iterable[str]) -> Recipe:
-    """Return the recipe of a run for further training, with a learning rate that decreases to zero.
-
-    With enough time, the full learning rate gives better results than a low one (Renda et al. 2020).
-    """
+    """The recipe for further training. With enough time, the full learning rate is best (Renda et al. 2020)."""
     for override in (overrides := list(overrides)):
         if not override.strip().startswith(("train.", "search.")):
             raise SettingsError(f"--set {override}: only train. and search. settings can be changed by pruning")
