@@ -122,7 +122,7 @@ class Comparison:
     published: tuple[Json, ...] = ()
     """Rows of published results: name, and any columns."""
     measure: tuple[str, ...] = ()
-    """Further measurements for the page: "complexity" of layers, and "reach" of the gradients in each system's encoder."""
+    """Further measurements for the page: "complexity" of layers, "reach" of the gradients in each trained encoder."""
 
     @property
     def task(self) -> str:
