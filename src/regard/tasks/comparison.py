@@ -193,8 +193,8 @@ def _read_system(name: str, entry: Any, sections: Sequence[str], where: str) -> 
     place = f"{where}: [systems.{name}]"
     if not isinstance(entry, dict):
         raise SettingsError(f"{place} must be a table")
-    if not re.fullmatch(r"[\w.+ -]+", name) or name.strip(". ") != name:
-        raise SettingsError(f"{place}: use letters, digits, spaces and . + - _ in names: they become names of folders")
+    if not re.fullmatch(r"[\w.,+ -]+", name) or name.strip(". ") != name:
+        raise SettingsError(f"{place}: use letters, digits, spaces and . , + - _ in names, which become folder names")
     kinds = {"finetune": str, "ensemble": str, "published": str, "share": float, "members": int}
     own: Json = {}
     for key, value in entry.items():
@@ -263,7 +263,7 @@ def only(comparison: Comparison, names: Sequence[str]) -> Comparison:
 
 def compare(comparison: Comparison, folder: str | Path, log: Log = lambda line: None) -> Json:
     """Train and score all systems that are not finished, and return the table and curves as JSON (docs/compare.md)."""
-    _check_settings(comparison)
+    check_settings(comparison)
     out = Path(folder)
     for part in ("runs", "systems"):
         (out / part).mkdir(parents=True, exist_ok=True)
@@ -291,7 +291,7 @@ def compare(comparison: Comparison, folder: str | Path, log: Log = lambda line: 
     }
 
 
-def _check_settings(comparison: Comparison) -> None:
+def check_settings(comparison: Comparison) -> None:
     """Check the settings of all trainings, so that no mistake is found only after hours of training."""
     from regard.tasks.train import check
 
