@@ -149,8 +149,8 @@ def test_what_cannot_be_kept() -> None:
     ("kept", "message"),
     [
         ((("encoder.9.self", 1),), 'no attention layer "encoder.9.self"; did you mean "encoder.2.self"'),
-        ((("encoder.0.self", 5),), "encoder.0.self: 5 heads must be 0 to 4"),
-        ((("encoder.0.self", 1), ("encoder.0.self", 2)), "is listed twice"),
+        ((("encoder.0.self", 5),), "encoder.0.self: set 0 to 4 heads, not 5"),
+        ((("encoder.0.self", 1), ("encoder.0.self", 2)), "list encoder.0.self only once"),
     ],
 )
 def test_settings_that_do_not_fit(kept: tuple[tuple[str, int], ...], message: str) -> None:
