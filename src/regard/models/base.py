@@ -166,7 +166,7 @@ class ClassifierModel(Network):
         return self.output(self.encode(documents))
 
     def examples(self) -> Iterator[Example]:
-        """Forward passes for `training/flops.py`. Units: documents, segments, tokens, pairs of tokens of one segment."""
+        """Forward passes for `training/flops.py`. Units: documents, segments, tokens, pairs of tokens in a segment."""
         for segments, size in ((1, 1), (2, 1), (1, 2), (1, 3)):
             amounts = {"document": 1, "sentence": segments, "token": segments * size, "pair": segments * size**2}
             yield Example(partial(self, example_input("BUS", 1, segments, size)), amounts)

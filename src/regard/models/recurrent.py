@@ -305,7 +305,7 @@ class BahdanauDecoder(nn.Module):
 
 
 class LuongDecoder(nn.Module):
-    """Luong et al.: the top state is the query; tanh(W [context; state]) is the output, fed into the next step (input feeding)."""
+    """Luong et al., input feeding: the top state is the query; the next step reads the output tanh(W [context; state])."""
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()

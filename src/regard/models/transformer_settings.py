@@ -110,13 +110,13 @@ class TransformerSettings(EncoderSettings):
     def check(self) -> None:
         require(
             self.head_width > 0 or self.width % self.heads == 0,
-            f"model.width {self.width} is not a multiple of model.heads {self.heads}; change one, or set model.head_width",
+            f"model.width {self.width} is not a multiple of model.heads {self.heads}; or set model.head_width",
         )
         self.check_rotary()
         for place, (name, count) in enumerate(self.remaining_heads):
             guess = nearest(name, self.attentions) or '; a valid name is "encoder.0.self"'
             require(name in self.attentions, f'model.remaining_heads: there is no attention layer "{name}"{guess}')
-            require(0 <= count <= self.heads, f"model.remaining_heads: {name}: set 0 to {self.heads} heads, not {count}")
+            require(0 <= count <= self.heads, f"model.remaining_heads: {name}: choose 0 to {self.heads} heads")
             require(name not in dict(self.remaining_heads[:place]), f"model.remaining_heads: list {name} only once")
 
     @property
