@@ -56,7 +56,7 @@ CHUNK = 50
 
 
 class GateTrainUnit(TranslateTrainUnit):
-    """Trains gates on the heads. A penalty decreases the share of open gates from 1 to `goal`.
+    """Trains a gate (0: closed, 1: open) for each head. A penalty decreases the share of open gates from 1 to `goal`.
 
     The penalty has the same gradient for every gate, so the gates of the least important heads close first.
     `share_done` returns the share of training that is done.
