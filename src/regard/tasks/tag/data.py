@@ -58,7 +58,7 @@ def make_words(
     sentences: Sequence[Sentences], pad: int, labels: Sequence[Sequence[int]] = (),
     index: NDArray[np.int64] | None = None,
 ) -> TagBatch:  # fmt: skip
-    """Make a batch of sentences, in which each word is a list of token ids. `labels` has the label index of each word."""
+    """Make a batch of sentences, in which each word is a list of token ids. `labels`: the label index of each word."""
     made = make_documents(sentences, pad, index=index)
     target_BT = torch.zeros(made.mask_BUS.shape[:2], dtype=torch.int64)
     if labels:
@@ -69,7 +69,7 @@ def make_words(
 def encode_words(
     sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, settings: TagSettings
 ) -> list[list[list[int]]]:
-    """The token ids of each word of each sentence, with SOS before and EOS after each word. Long words are shortened."""
+    """The token ids of each word of each sentence, with SOS before and EOS after each word. Long words are cut."""
     distinct = list(dict.fromkeys(chain.from_iterable(sentences)))
     words, most = {}, settings.max_word_pieces
     for word, ids in zip(distinct, tokenizer.encode_many(distinct), strict=True):
@@ -130,7 +130,7 @@ class SentenceFacts:
 
 @dataclass(frozen=True)
 class PreparedSentences(PreparedData[DocumentStore, TaggedSentence]):
-    """The prepared data of a tagger. Here a "document" of `DocumentStore` is a sentence, and its "sentences" are words."""
+    """The data of a tagger. A "document" in its `DocumentStore` is a sentence, and the "sentences" are words."""
 
     labels: tuple[str, ...]
     clitics: tuple[str, ...]
@@ -204,7 +204,7 @@ class TrainingSentences:
 
 
 def write_store(run: Run, sentences: TrainingSentences, log: Log) -> None:
-    """Encode the sentences and write them into the folder store/ of a run. Long sentences are divided into equal parts."""
+    """Encode the sentences and write them into the folder store/ of a run. Long sentences are divided into parts."""
     log(f"encoding {len(sentences):,} sentences")
     settings: TagSettings = run.recipe.task
     tokenizer, learned = run.tokenizers[0], learned_scheme(sentences.scheme)

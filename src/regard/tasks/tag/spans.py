@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """Find the scheme of the labels of these sentences: "plain" (no spans), or how they mark spans, e.g. "bio"."""
+    """Find how the labels of these sentences mark spans: "BIO", "IOB1", "BIOES", or "plain" if they mark none."""
     prefixes: set[str] = set()
     begun_by: set[str] = set()
     for labels in sentences:
