@@ -275,7 +275,7 @@ class Run:
         write_atomically(self.folder / CARD, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The entries of metrics.jsonl, oldest first. If a resumed run repeated steps, only the later entries are kept."""
+        """The entries of metrics.jsonl, oldest first. If a resumed run repeated steps, the later entries count."""
         kept: list[dict[str, Any]] = []
         for line in reversed(read_metrics(self.folder / METRICS)):
             if not kept or line["step"] <= kept[-1]["step"]:

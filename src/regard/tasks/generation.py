@@ -38,7 +38,6 @@ from regard.layers.hooks import attention_hooks, match_hooks
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
-
 BEAM = "set search.beam_size above 1 and search.sample = false"
 
 
