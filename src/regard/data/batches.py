@@ -208,7 +208,7 @@ class BatchStream:
         weights: Sequence[StorePart] = (),
         known: BatchPosition = START,
     ):
-        """`known`: an epoch and its start, as returned by `mark`; earlier batches cannot be read. Others: `epoch_batches`."""
+        """`known`: an epoch and its start, from `mark`; earlier batches cannot be read. Others: `epoch_batches`."""
         if not len(lengths[0]):
             raise TrainingError(
                 "nothing to train on: every pair has an empty side or exceeds data.max_length; check the data"

@@ -51,7 +51,7 @@ class Throughput:
         self._since = now
 
     def seconds(self, weight: float) -> float:
-        """Estimated number of seconds to compute items of this total weight; DEFAULT_WAIT if nothing was measured yet."""
+        """Estimated number of seconds to compute items of this total weight; DEFAULT_WAIT before a measurement."""
         return weight * self._seconds / self._weight if self._weight and self._seconds else DEFAULT_WAIT
 
 
@@ -186,7 +186,7 @@ class Batcher(Generic[Item, Result]):
             self._full_at = request.arrived
 
     def _room(self) -> float:
-        """Number of requests that may wait now: `most_requests`, or half of it if the queue was full a short time ago."""
+        """Number of requests that may wait now: `most_requests`, or half of it if the queue was full recently."""
         was_full = asyncio.get_running_loop().time() - self._full_at < FULL_SECONDS
         return self.most_requests / 2 if was_full else self.most_requests
 

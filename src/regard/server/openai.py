@@ -198,7 +198,7 @@ class Completion:
         return self.head | {"object": "chat.completion.chunk", "choices": [choice]}
 
     def request(self) -> ConversationRequest:
-        """Convert the OpenAI request to a request of the run's task, with its temperature, top_p, seed and max_tokens."""
+        """Convert the OpenAI request, with temperature, top_p, seed and max_tokens, to a request of the run's task."""
         asked = self.asked
         search = SearchOptions(
             sample=None if asked.temperature is None else asked.temperature > 0,
@@ -212,7 +212,7 @@ class Completion:
         return ConversationRequest(model=self.served.name, turns=self.turns, search=search, max_tokens=limit)
 
     def count(self, side: int, texts: Sequence[str]) -> int:
-        """Number of tokens of texts; `side`: 0 source, 1 target tokenizer. Words are counted if there is no tokenizer."""
+        """Number of tokens of texts; `side`: 0 source, 1 target tokenizer. Without a tokenizer, words are counted."""
         try:
             tokenizer = self.served.run.tokenizers[side]
         except TokenizerError:
