@@ -330,7 +330,7 @@ class TestErrors:
 
     def test_folder_instead_of_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "a.tsv").mkdir()
-        assert problem(tmp_path / "a.tsv") == f"{tmp_path / 'a.tsv'}: a folder, not a file"
+        assert problem(tmp_path / "a.tsv") == f"{tmp_path / 'a.tsv'}: a folder, not a file; name a file"
 
     def test_no_permission(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = write(tmp_path / "a.tsv", "a\tb\n")
