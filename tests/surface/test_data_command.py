@@ -185,7 +185,7 @@ class TestClean:
             f"--out-source and --out-target are the same file, {one}; give two files"
         )
         lost = tmp_path / "nowhere" / "x.tsv"
-        assert told("--out", lost) == f"{lost}: there is no folder {lost.parent}"
+        assert told("--out", lost) == f"{lost}: there is no folder {lost.parent}; create it first"
         (tmp_path / "folder.tsv").mkdir()
         folder = tmp_path / "folder.tsv"
         assert told("--out", folder, "--force") == f"{folder}: a folder; name a file to write"

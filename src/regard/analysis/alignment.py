@@ -142,7 +142,7 @@ def _all_heads(maps: WordMaps) -> tuple[Head, ...]:
 
 @dataclass(frozen=True)
 class AlignmentHeads:
-    """How words are aligned: the heads whose weights are averaged, `shift` as in `word_map`, and `rule` as in `align`."""
+    """How words are aligned: the heads to average, `shift` as in `word_map`, and `rule` as in `align`."""
 
     heads: tuple[Head, ...] = ()  # if empty, all cross-attention heads
     shift: bool = False

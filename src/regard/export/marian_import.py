@@ -109,7 +109,7 @@ def from_marian(
             rows = source_rows if name.startswith("encoder.") else target_rows
             if len(ours[name]) != max(rows) + 1:
                 raise RunError(
-                    f"{where}: vocabulary of {max(rows) + 1} tokens, but {len(ours[name])} embeddings; download all files again"
+                    f"{where}: {max(rows) + 1} tokens but {len(ours[name])} embeddings; download all files again"
                 )
             ours[name] = ours[name][rows]
     if bias_1V is not None and bias_1V.any():

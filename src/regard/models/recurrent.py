@@ -305,7 +305,7 @@ class BahdanauDecoder(nn.Module):
 
 
 class LuongDecoder(nn.Module):
-    """Luong et al., input feeding: the top state is the query; the next step reads the output tanh(W [context; top])."""
+    """Luong et al., input feeding: the top state is the query; the next step reads tanh(W [context; top])."""
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()

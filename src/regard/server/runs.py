@@ -61,8 +61,8 @@ class Capacity:
 class ServedRun:
     """A run and its queues, one for each kind of request that the api.py of its task supports.
 
-    Only one thread, the torch thread, uses the model, because disabling heads and recording attention change the model while they
-    are active. This class implements the protocol `Host` of regard/tasks/api.py.
+    Only one thread, the torch thread, uses the model, because disabling heads and recording attention change the model
+    while they are active. This class implements the protocol `Host` of regard/tasks/api.py.
     """
 
     def __init__(self, run: Run, name: str, capacity: Capacity, log: Log | None = None):

@@ -94,7 +94,7 @@ class ParallelModel:
     """If the model is sharded: a copy that is not sharded, for validation."""
 
     def zero_key_bias_gradients(self) -> None:
-        """Set the gradients of key biases to zero: they are only rounding errors, because softmax cancels the biases."""
+        """Set the gradients of key biases to zero: they are rounding errors, because softmax cancels the biases."""
         for bias, mask in self._key_biases:
             if bias.grad is not None:
                 bias.grad.mul_(mask)
