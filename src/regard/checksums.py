@@ -34,10 +34,11 @@ class Checksums:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{path}: cannot read the checksums ({error}); delete this file to skip the check") from None
+            remedy = "take this file from a copy of the run, or delete it to use the run unchecked"
+            raise RunError(f"{path}: cannot read the checksums ({error}); {remedy}") from None
 
     def check(self, name: str) -> str:
-        """The SHA-256 of a file; "" if the file is missing. A file that does not match its stored checksum is an error.
+        """Check a file and return its SHA-256; "" if it is missing. Raises an error if it differs from the stored one.
 
         If file and checksum do not match, both are read again before the error is raised: another process may have
         replaced the file in between. A file without a stored checksum is accepted.
@@ -84,7 +85,7 @@ class Checksums:
         self._store(name, [digest])
 
     def _store(self, name: str, digests: Sequence[str]) -> None:
-        """Replace the stored checksums of one file. Meanwhile other processes that store checksums have to wait."""
+        """Replace the stored checksums of one file, under a lock against other processes that store checksums."""
         with one_at_a_time(self.folder / ".checksums.lock"):
             known = self.read() | {name: list(digests)}
             table = {"sha256": {name: digests for name, digests in sorted(known.items()) if digests}}

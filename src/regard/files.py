@@ -45,7 +45,7 @@ Opened = TypeVar("Opened")
 
 
 class EmptyFileError(CorpusError):
-    """A file that contains no text."""
+    """Raised for a file that contains no text."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ class EmptyFileError(CorpusError):
 
 
 def split_suffix(path: str | Path) -> tuple[str, str]:
-    """The suffixes of format and compression, in lower case: ".tsv" and ".gz" for "a.tsv.gz"; "" if there is none."""
+    """The suffixes of format and compression, in lower case: (".tsv", ".gz") for "a.tsv.gz"; "" if one is missing."""
     name = Path(path)
     compression = name.suffix.lower()
     if compression in (".gz", ".zst"):
@@ -80,7 +80,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 def read_input_lines(*, forgiving: bool = False) -> Iterator[str]:
-    """Stream the lines of standard input, if any. Bytes that are not UTF-8 are an error, or U+FFFD if `forgiving`."""
+    """Stream the lines of standard input. Bytes that are not UTF-8 raise an error or, if `forgiving`, become U+FFFD."""
     with standard_input() as file:
         for lines in _read_blocks(file, STDIN, "replace" if forgiving else "strict"):
             yield from lines
@@ -119,10 +119,10 @@ def standard_input() -> Iterator[BinaryIO]:
 
 @contextmanager
 def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
-    """Open a file as bytes, decompressed if `unpacked`. Errors, also of reading in the block, become CorpusError."""
+    """Open a file for reading bytes, decompressed if `unpacked`. Errors of opening and reading become CorpusError."""
     try:
         if os.path.isdir(path):
-            raise CorpusError(path, "a folder, not a file")
+            raise CorpusError(path, "a folder, not a file; name a file")
         with open(path, "rb") as raw:
             status = os.fstat(raw.fileno())
             if stat.S_ISREG(status.st_mode) and not status.st_size:  # a pipe has no size
@@ -140,7 +140,7 @@ def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
 
 
 def require(module: str, path: str | Path, need: str) -> Any:
-    """Import an optional module. The error names the file `path`, what `need`s the module, and how to install it."""
+    """Import an optional module. If it is not installed, the error names the file `path` and the purpose `need`."""
     try:
         return import_module(module)
     except ImportError:
@@ -167,7 +167,7 @@ def _unpack(path: str | Path, raw: BinaryIO) -> BinaryIO:
 
 
 def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> Iterator[list[str]]:
-    """The lines of a file, as lists of many lines: decoding a list at once is twice as fast as decoding each line."""
+    """Yield the lines of a file in lists of many lines, because decoding many lines at once is faster."""
     buffered = cast(io.BufferedReader, file)
     number = 1  # of the next line
     begun: list[bytes] = []  # parts of a line whose end was not read yet
@@ -188,7 +188,10 @@ def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> I
 
 
 def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterator[list[str]]:
-    """Decode complete lines, the first with this `number`. The error of a bad line comes after the lines before it."""
+    """Decode a block of complete lines. `number` is the line number of the first line, for error messages.
+
+    If a line is not UTF-8, the lines before it are yielded before the error is raised.
+    """
     if number == 1 and errors == "strict" and _is_utf16(block):
         raise CorpusError(where, "UTF-16, not UTF-8; convert it, e.g. iconv -f utf-16 -t utf-8", line=1)
     try:
@@ -223,7 +226,7 @@ def _split(text: str, number: int) -> list[str]:
 
 
 def _damages() -> tuple[type[Exception], ...]:
-    """Exceptions that reading a damaged file may raise. `ZstdError` is included once the zstd module is imported."""
+    """Exceptions that reading a damaged compressed file may raise; `ZstdError` only if the zstd module is imported."""
     module = sys.modules.get(_ZSTD)
     return (EOFError, zlib.error, OSError, *([module.ZstdError] if module else []))
 
@@ -255,7 +258,7 @@ def _nearest_file(path: Path) -> str:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether the path is a device, a pipe or a terminal. Output is written directly into it, not into a draft."""
+    """Whether the path is a device, a pipe or a terminal, into which output must be written directly."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
@@ -267,11 +270,14 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list[TextIO]]:
-    """Open text files (.gz and .zst compressed) that get their names when the block ends; `force` replaces files."""
+    """Open text files for writing; .gz and .zst are compressed. They get their final names when the block ends.
+
+    Existing files are an error, unless `force` is true.
+    """
     refuse_existing(paths, force=force)
     for path in paths:
         if not path.parent.is_dir():
-            raise SettingsError(f"{path}: there is no folder {path.parent}")
+            raise SettingsError(f"{path}: there is no folder {path.parent}; create it first")
     with _replacing(paths, _draft_of_text) as files:
         yield files
 
@@ -284,7 +290,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder. If the process is killed meanwhile, `path` is still complete or no longer exists."""
+    """Remove a folder atomically: if the process is killed, `path` is still complete or no longer exists."""
     home = draft_of(path)
     try:
         home.mkdir()
@@ -307,12 +313,12 @@ def refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
 
 
 def draft_of(path: Path) -> Path:
-    """A new path for the draft of the file or folder `path`. The draft is in the same parent folder as `path`."""
+    """A new path beside `path` for its draft: the temporary file or folder that is renamed to `path` when complete."""
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{DRAFT}")
 
 
 def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, folders: bool = False) -> None:
-    """Remove the drafts that killed processes left in `folder`: drafts of files, or with `folders` drafts of folders.
+    """Remove drafts (temporary files) that killed processes left in `folder`; if `folders`, temporary folders instead.
 
     `name`: pattern of the final names, e.g. "store". Drafts that were changed in the last `older_than` seconds are
     kept. All other drafts are removed, so the caller must know that no running process is writing them.
@@ -328,7 +334,7 @@ def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, fol
 
 
 def concerns(error: OSError, *drafts: Path) -> bool:
-    """Whether an error names a draft or a file inside a draft, or names no file and is one of `WRITE_ERRORS`."""
+    """Whether an error comes from writing one of `drafts`: it names a draft, or no file but is in `WRITE_ERRORS`."""
     if error.filename is None:
         return error.errno in WRITE_ERRORS
     failed = Path(os.fsdecode(error.filename))
@@ -339,10 +345,10 @@ def concerns(error: OSError, *drafts: Path) -> bool:
 def _replacing(
     paths: Sequence[Path], open_draft: Callable[[Path, Path], AbstractContextManager[Opened]]
 ) -> Iterator[list[Opened]]:
-    """Open a draft of each path. When the block ends, each draft replaces its path. After an error, drafts are removed.
+    """Open a draft (temporary file) for each path. When the block ends, the drafts are renamed to the paths.
 
-    `open_draft(path, draft)` opens one draft. An error of writing a draft is raised as `UnwritableError`; other errors
-    in the block are raised unchanged.
+    `open_draft(path, draft)` opens one draft. After an error, the drafts are removed. An error of writing a draft is
+    raised as `UnwritableError`; other errors in the block are raised unchanged.
     """
     drafts, in_block = list(map(draft_of, paths)), False
     try:

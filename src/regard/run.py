@@ -55,7 +55,7 @@ PREPARING = ".preparing"
 
 
 class Run:
-    """One run folder. `Run.open` opens an existing run, `Run.create` makes an empty folder."""
+    """Reads and writes the files of one run folder. `Run.open` opens an existing run, `Run.create` makes a new one."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -64,7 +64,7 @@ class Run:
 
     @classmethod
     def create(cls, folder: str | Path) -> Run:
-        """Make the folder. It must be empty; a folder whose preparation was interrupted is removed and made again."""
+        """Make a run folder. An existing folder must be empty; one of an interrupted preparation is cleared."""
         folder = cls.refuse_existing(folder)
         run = cls(folder)
         if (folder / PREPARING).is_file():
@@ -79,7 +79,7 @@ class Run:
 
     @staticmethod
     def refuse_existing(folder: str | Path) -> Path:
-        """The folder as a path; a file or a folder with files is an error, unless its preparation was interrupted."""
+        """Raise an error if `folder` is a file or has files, except of an interrupted preparation; return its path."""
         folder = Path(folder)
         is_free = (folder / PREPARING).is_file() or not folder.exists()
         if not is_free and (not folder.is_dir() or any(folder.iterdir())):
@@ -118,7 +118,7 @@ class Run:
         if (folder / PREPARING).is_file():
             raise RunError(f"{folder}: was stopped while its data was prepared; train again with the same --out")
         if not (folder / RECIPE).is_file():
-            raise RunError(f"{folder}: not a run folder (it has no {RECIPE})")
+            raise RunError(f"{folder}: not a run folder (it has no {RECIPE}); give the folder of a run")
         return cls(folder)
 
     @cached_property
@@ -143,7 +143,10 @@ class Run:
         return dict(sizes)
 
     def write_recipe(self, recipe: Recipe, sizes: Mapping[str, int] | None = None) -> None:
-        """Store the settings and `sizes` (see the property). If `sizes` is None, the stored sizes are kept."""
+        """Write recipe.toml: the settings and `sizes`. If `sizes` is None, the stored sizes are kept.
+
+        `sizes` are arguments of the network's constructor: the vocabulary sizes and the number of labels.
+        """
         import tomli_w
 
         if sizes is None:
@@ -154,7 +157,7 @@ class Run:
             self.__dict__.pop(name, None)
 
     def write_sizes(self, **sizes: int) -> None:
-        """Store the sizes for the network's constructor. The caller must have stored the settings before."""
+        """Store arguments of the network's constructor, e.g. vocabulary sizes. recipe.toml must already exist."""
         self.write_recipe(self.recipe, sizes)
 
     @cached_property
@@ -174,7 +177,7 @@ class Run:
                 self.checksums.write(file, content)
 
     def new_store(self) -> contextlib.AbstractContextManager[Path]:
-        """Yield a new folder for the training data. When the `with` block ends, it becomes `store/` of the run."""
+        """Yield a new folder for the encoded training data. When the `with` block ends, it is moved to store/."""
         return atomic_folder(self.folder / "store")
 
     @property
@@ -183,14 +186,14 @@ class Run:
         return "scores" in self.card and not (self.folder / "store").exists()
 
     def require(self, *tasks: str) -> Run:
-        """Return the run if its task is one of `tasks`; otherwise raise an error that names its command."""
+        """Return this run if its task is one of `tasks`; otherwise raise an error that names the right command."""
         task = find_task(self.recipe.data.task)
         if task.name not in tasks:
             raise RunError(f'{self.folder} {task.does}; use "regard {task.command} {self.folder}"')
         return self
 
     def require_model_kind(self, kind: str) -> Run:
-        """Return the run if its network is of this kind, e.g. "seq2seq"; otherwise raise the error of `require`."""
+        """Return this run if its network is of this kind, e.g. "seq2seq"; otherwise raise an error like `require`."""
         return self if find_task(self.recipe.data.task).model_kind == kind else self.require()
 
     @cached_property
@@ -259,7 +262,7 @@ class Run:
 
     @property
     def card(self) -> dict[str, Any]:
-        """Data hashes, versions, scores and cost of this run; empty if there is no card yet."""
+        """The content of card.json: data hashes, versions, scores and cost of this run; empty if there is no file."""
         path = self.folder / CARD
         try:
             return json.loads(path.read_text(encoding="utf-8"))
@@ -272,7 +275,7 @@ class Run:
         write_atomically(self.folder / CARD, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The entries of metrics.jsonl, oldest first. Of steps that resuming repeated, only new entries are kept."""
+        """The entries of metrics.jsonl, oldest first. If a resumed run repeated steps, the later entries count."""
         kept: list[dict[str, Any]] = []
         for line in reversed(read_metrics(self.folder / METRICS)):
             if not kept or line["step"] <= kept[-1]["step"]:
@@ -312,13 +315,13 @@ class Run:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder, so that no other process can train in it, and remove drafts that killed processes left."""
+        """Lock the folder, so that no other process changes it; remove temporary files that killed processes left."""
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(exclusive(self.folder / LOCK))
             except BlockingIOError:
                 raise RunError(
-                    f"{self.folder}: another process is training in this folder; wait until it ends"
+                    f"{self.folder}: another process is training in this folder or changing it; wait until it ends"
                 ) from None
             except OSError as error:
                 raise RunError(f"{self.folder}: cannot lock the run folder ({error.strerror})") from None
@@ -333,7 +336,7 @@ class Run:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The entries of a metrics file, oldest first. Damaged lines are skipped: no result depends on them."""
+    """The entries of a metrics file, in order. Damaged lines are skipped."""
     try:
         lines = path.read_bytes().split(b"\n")  # a text may contain other line separators
     except FileNotFoundError:
@@ -350,7 +353,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def open_together(run: str | Path, *others: str | Path) -> list[Run]:
-    """Open the runs of an ensemble. A run without weights or with another vocabulary is an error. Needs no torch."""
+    """Open the runs of an ensemble. A run without weights, or with another vocabulary than the first, is an error."""
     first, *more = runs = [Run.open(folder).require_model_kind("seq2seq") for folder in (run, *others)]
     for member in runs:
         member.require_weights()
@@ -362,7 +365,7 @@ def open_together(run: str | Path, *others: str | Path) -> list[Run]:
 
 
 def restore(model: Network, stored: Mapping[str, Tensor], *, where: str) -> None:
-    """Copy stored weights into a model. A missing or unexpected tensor, or a different shape, is an error."""
+    """Copy the tensors `stored` into a model. A missing or unexpected tensor, or a different shape, is an error."""
     import torch
 
     problem = f"{where}: the weights do not fit the recipe"

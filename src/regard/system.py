@@ -138,7 +138,9 @@ def rename_folder(folder: Path, target: Path) -> None:
             return
         except PermissionError as error:
             if not left:
-                raise UnwritableError(f"{folder}: cannot be renamed to {target.name} ({error.strerror})") from None
+                raise UnwritableError(
+                    f"{folder}: cannot be renamed to {target.name} ({error.strerror}); close programs that use it"
+                ) from None
             time.sleep(0.1)
 
 

@@ -169,7 +169,10 @@ def add_search(parser: Parser) -> Options:
 
 
 def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[str, Any]:
-    """The search settings given as options; they must fit the settings `own` of the runs or, if empty, the defaults."""
+    """The search settings given as options, by name.
+
+    They are checked together with each of `own`, the search settings of the runs (if none is given: the defaults).
+    """
     table = with_overrides(given_settings(options), options.set)
     for section in table:
         if section != "search":
@@ -185,12 +188,14 @@ def text_or_file(given: str) -> str:
     if len(given) > 255 or not Path(given).is_file():
         suffixes = (".txt", ".md", ".html", ".tsv", ".jsonl", ".csv", ".conll", ".conllu")
         if Path(given).suffix in suffixes and not any(map(str.isspace, given)):  # the name of a file, not a text
-            raise SettingsError(f"{given}: no such file")
+            raise SettingsError(f"{given}: no such file; give a text or the name of a file")
         return given
     try:
         lines = Path(given).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError):
-        raise SettingsError(f"{given}: cannot read it as UTF-8 text") from None
+    except OSError as error:
+        raise SettingsError(f"{given}: cannot read the file ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{given}: not UTF-8; convert the file, e.g. iconv -f latin1 -t utf-8") from None
     return " ".join(line.strip() for line in lines if line.strip())
 
 

@@ -227,7 +227,7 @@ def test_without_gold_there_is_no_agreement() -> None:
 
 def test_refusals() -> None:
     model = build(TOYS["transformer-tiny"])
-    with pytest.raises(ModelError, match="at least one sentence pair"):
+    with pytest.raises(ModelError, match="needs a sentence pair with words on both sides"):
         measure_faithfulness(model, [])
     with pytest.raises(ModelError, match='must be one of delete, blank, not "shuffle"'):
         measure_faithfulness(model, [make_case()], removal="shuffle")

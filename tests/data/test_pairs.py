@@ -257,7 +257,7 @@ class TestErrors:
                 ("", ""),
                 'no "source" and "target" here, but "en", "de"; name the languages with --from and --to',
             ),
-            ('{"source": "a", "target": 3}', ("", ""), '"target" is not text'),
+            ('{"source": "a", "target": 3}', ("", ""), 'the value of "target" is not a string'),
             (
                 '{"source": "\\ud800", "target": "b"}',
                 ("", ""),
@@ -292,14 +292,14 @@ class TestErrors:
             write(path, f'msgid "a"\nmsgstr "b"\n\nmsgid "c"\n{end}')
             assert problem(path) == f"{path}:{line}: ends within an entry; the file may be cut off"
         write(path, 'msgid "a"\nmsgstr ""\n')
-        assert problem(path) == f"{path}: no finished translation among its 1 entries"
+        assert problem(path) == f"{path}: no finished translation among its 1 entries; fuzzy entries are not used"
 
     def test_parquet(self, tmp_path: Path) -> None:
         pytest.importorskip("pyarrow")
         path = write(tmp_path / "a.parquet", "PAR1 but not for long")
         assert problem(path).startswith(f"{path}: not a Parquet file, or a damaged one (")
         path = write(tmp_path / "a.parquet.gz", "x")
-        assert problem(path) == f"{path}: Parquet is packed inside already; unpack the .gz first"
+        assert problem(path) == f"{path}: Parquet is compressed inside already; decompress the .gz file first"
 
     @pytest.mark.parametrize("packing", [".gz", ".zst"])
     def test_damaged_packing(self, tmp_path: Path, packing: str) -> None:
@@ -330,7 +330,7 @@ class TestErrors:
 
     def test_folder_instead_of_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "a.tsv").mkdir()
-        assert problem(tmp_path / "a.tsv") == f"{tmp_path / 'a.tsv'}: a folder, not a file"
+        assert problem(tmp_path / "a.tsv") == f"{tmp_path / 'a.tsv'}: a folder, not a file; name a file"
 
     def test_no_permission(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = write(tmp_path / "a.tsv", "a\tb\n")
@@ -347,7 +347,7 @@ class TestErrors:
         assert (
             problem(path) == f"{path}: holds one side only; give the other as --target, or one file with both ({kinds})"
         )
-        assert problem("") == "--source: no file given"
+        assert problem("") == "--source: no file given; name one"
 
     def test_two_sides_twice(self, tmp_path: Path) -> None:
         told = "a file of this kind holds both sides; give it as --source, without --target"

@@ -136,8 +136,8 @@ def test_what_cannot_be_done_is_told() -> None:
     advice = "clean the corpus, or ask for more pairs, so that such a group fits (data.valid_size)"
     assert str(caught.value) == f"a.tsv: no pairs for valid: {knotted}; {advice}"
     for valid, test, told in (
-        (5, 4, "valid 5 and test 4 leave nothing of 9 pairs for train"),
-        (0.5, 0.5, "valid 4 and test 4 leave nothing of 8 pairs for train"),
+        (5, 4, "valid 5 and test 4 leave nothing of 9 pairs for train; ask for fewer"),
+        (0.5, 0.5, "valid 4 and test 4 leave nothing of 8 pairs for train; ask for fewer"),
         (-1, 0, "valid must not be negative"),
         (1, 1.5, "test: a share must be at least 0 and below 1, not 1.5"),
     ):

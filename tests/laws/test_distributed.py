@@ -140,7 +140,10 @@ def one(corpus):
     return run
 
 
-@pytest.mark.parametrize("way", ["train.gradient_accumulation=1", "train.gradient_accumulation=2"])
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param("train.gradient_accumulation=1", marks=pytest.mark.slow), "train.gradient_accumulation=2"],
+)
 def test_two_processes_reach_the_weights_of_one(corpus, one, tmp_path, way):
     """Rows of a batch shared out, or whole batches. With the environment that torchrun gives, but without torchrun."""
     with socket.socket() as probe:

@@ -55,7 +55,12 @@ def wait_for(path, process, seconds=60):
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)],
+    [
+        (signal.SIGKILL, -signal.SIGKILL),
+        (signal.SIGHUP, 143),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_in_the_middle_changes_nothing(whole, tmp_path, number, code):
     run = tmp_path / "run"

@@ -64,15 +64,16 @@ def locked(tmp_path):
         yield client, key
 
 
+SEND = "send a valid key in the header Authorization: Bearer KEY"
 TEXT = {"q": "a", "source": "en", "target": "it"}
 
 
 def test_without_a_key_nobody_is_let_in(locked):
     client, key = locked
     refused = client.post("/translate", json=TEXT)
-    assert (refused.status_code, refused.json()) == (403, {"error": "this server requires an API key"})
+    assert (refused.status_code, refused.json()) == (403, {"error": f"this server requires an API key; {SEND}"})
     wrong = client.post("/translate", json=TEXT | {"api_key": key[:-1]})
-    assert (wrong.status_code, wrong.json()) == (403, {"error": "this API key is not valid"})
+    assert (wrong.status_code, wrong.json()) == (403, {"error": f"this API key is not valid; {SEND}"})
     for path, body in {
         "translate": {"q": "a"}, "inspect": {"text": "a"}, "classify": {"q": "a"}, "tag": {"q": "a"},
         "chat/completions": {"model": "talker", "messages": [{"role": "user", "content": "a"}]},

@@ -223,7 +223,7 @@ def test_too_large_a_vocabulary_says_how_large_it_can_be(kind: str) -> None:
 @pytest.mark.parametrize("kind", SUBWORDS)
 def test_too_small_a_vocabulary_says_how_small_it_can_be(kind: str) -> None:
     with pytest.raises(
-        TokenizerError, match=r"tokenizer.vocab_size 100 has no room .* set it to (\d+) or more"
+        TokenizerError, match=r"tokenizer.vocab_size 100 is too small .* set it to (\d+) or more"
     ) as raised:
         train_tokenizer(LINES, config.TokenizerSettings(kind=kind, vocab_size=100), seed=1)
     smallest = int(str(raised.value).split()[-3])

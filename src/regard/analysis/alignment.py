@@ -106,7 +106,7 @@ def _grow(one: _LinkSet, other: _LinkSet) -> _LinkSet:
 
 
 def word_map(weights_HTS: Tensor, source: TraceSide, target: TraceSide, *, shift: bool = False) -> Tensor:
-    """A map [H, T, S] of words, without the end tokens, from a map of tokens with the end tokens.
+    """Convert attention weights of H heads between tokens to a map [H, T, S] between words, without the end tokens.
 
     Target token t gets the weights of the step that predicts token t. With `shift`, token t gets the weights of the
     next step, in which the decoder reads token t. In deep models the weights of the next step often align better
@@ -130,7 +130,7 @@ WordMaps = Mapping[str, "Tensor"]
 
 
 class Head(NamedTuple):
-    """One head of one attention."""
+    """One head: the name of its attention layer, e.g. "decoder.2.cross", and its number in this layer."""
 
     attention: str
     number: int
@@ -142,27 +142,27 @@ def _all_heads(maps: WordMaps) -> tuple[Head, ...]:
 
 @dataclass(frozen=True)
 class AlignmentHeads:
-    """How words are aligned: the heads whose weights are averaged, `shift` of `word_map`, and the rule of `align`."""
+    """How words are aligned: the heads to average, `shift` as in `word_map`, and `rule` as in `align`."""
 
     heads: tuple[Head, ...] = ()  # if empty, all cross-attention heads
     shift: bool = False
     rule: Rule = "cover"
 
     def map(self, maps: WordMaps) -> Tensor:
-        """The average [T, S] of the maps of the chosen heads."""
+        """The average [T, S] of the weights of these heads, from the word maps [H, T, S] of all attention layers."""
         heads = self.heads or _all_heads(maps)
         for name, number in heads:
             if name not in maps or not 0 <= number < len(maps[name]):
-                raise ModelError(f"the model has no head {number} in {name}; run regard heads --choose-alignment")
+                raise ModelError(f"the model has no head {number} in {name}; run regard heads --choose-alignment again")
         return reduce(operator.add, (maps[name][number] for name, number in heads)) / len(heads)
 
     def as_dict(self) -> dict[str, Any]:
-        """The values for the card of a run, as JSON."""
+        """The values as JSON, for card.json in the folder of a run."""
         return vars(self) | {"heads": [list(head) for head in self.heads]}
 
 
 def read_choice(stored: Any, where: str) -> AlignmentHeads:
-    """Read the result of `AlignmentHeads.as_dict`; None gives the default. `where` is the file, for error messages."""
+    """Build `AlignmentHeads` from "alignment" of card.json (the file `where`); None means the default, all heads."""
     if stored is None:
         return AlignmentHeads()
     try:
@@ -171,7 +171,7 @@ def read_choice(stored: Any, where: str) -> AlignmentHeads:
     except (TypeError, ValueError, KeyError, AttributeError):
         raise RunError(f'{where}: "alignment" does not list heads; run regard heads --choose-alignment') from None
     if rule not in RULES or not isinstance(shift, bool):
-        raise RunError(f'{where}: "alignment" has an unknown rule or shift; the rules are {", ".join(RULES)}')
+        raise RunError(f'{where}: "alignment" has an unknown rule or shift; run regard heads --choose-alignment')
     return AlignmentHeads(heads, shift, rule)
 
 
@@ -222,7 +222,7 @@ def corpus_scores(
 
 
 class RankedHead(NamedTuple):
-    """A choice of heads, its name and its scores."""
+    """A choice of heads with a name to show, e.g. "all heads", and its alignment scores."""
 
     name: str
     choice: AlignmentHeads
@@ -230,7 +230,7 @@ class RankedHead(NamedTuple):
 
 
 def best_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -> list[RankedHead]:
-    """Score each head, the average of each attention, and the average of all heads, with every rule of `align`.
+    """Score each head, the average of each attention layer and the average of all heads, with every rule of `align`.
 
     The result is sorted by error rate. `maps[False]` has the maps of each sentence pair without `shift` of `word_map`,
     `maps[True]` the maps with `shift`. To score a choice of heads on other data, use `score_choice`.

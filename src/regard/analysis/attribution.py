@@ -87,7 +87,10 @@ class TokenPair(NamedTuple):
 def attribute(
     model: Seq2Seq, source: Source, target_input_1T: Tensor, target_output_1T: Tensor, method: str, **options: Any
 ) -> Attribution:
-    """Attribute the output of a pair to its input by one of METHODS. `options` are those of the method's function."""
+    """The contribution of each input token of a sentence pair to each output token, by one of METHODS.
+
+    `options`: keyword arguments of the function `method` in attribution_methods.py.
+    """
     if method not in METHODS:
         guess = nearest(method, METHODS) or f"; there are {', '.join(METHODS)}"
         raise ModelError(f'there is no attribution method "{method}"{guess}')
@@ -119,16 +122,19 @@ class EmbeddedInput(NamedTuple):
 
 @torch.no_grad()
 def embed(model: Seq2Seq, pair: TokenPair) -> EmbeddedInput:
-    """The input embeddings of one pair. Cost: one forward pass."""
+    """The embeddings of source and decoder input that the first layers read, N = 1. Cost: one forward pass."""
     with trace_states(model, EMBEDDINGS) as states:
         model(pair.source, pair.input_1T)
     if len(states) < 2:
-        raise ModelError(f"{type(model).__name__} does not read a source and a target; attribution needs both")
+        raise ModelError(f"{type(model).__name__} does not read a source and a target; use an encoder-decoder")
     return EmbeddedInput(*(states[name] for name in EMBEDDINGS))
 
 
 def embed_absent(model: Seq2Seq, pair: TokenPair, baseline: Baseline) -> EmbeddedInput:
-    """The input embeddings of a pair from which all tokens are removed (see `Baseline`). Cost: one forward pass."""
+    """The embeddings of a pair in which every token is replaced by the baseline. Cost: one forward pass.
+
+    `baseline`: the ids of a source and a target token, or None for embeddings of zeros. Positional encodings stay.
+    """
     if baseline is not None:
         ids_1S, input_1T = torch.full_like(pair.source.ids_BS, baseline[0]), torch.full_like(pair.input_1T, baseline[1])
         return embed(model, TokenPair(SourceTokens(ids_1S, pair.source.mask_BS), input_1T, pair.output_1T))
@@ -140,12 +146,12 @@ def embed_absent(model: Seq2Seq, pair: TokenPair, baseline: Baseline) -> Embedde
 
 
 def log_probs(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
-    """Log-probability [N, T] of each output token, given each variant of the input. Cost: a forward pass of N rows."""
+    """Log-probability [N, T] of each output token, for N variants `read` of the input. Cost: one pass over N rows."""
     return output_log_probs(model.output(run(model, pair, read)), pair.output_1T)
 
 
 def run(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
-    """Last hidden states [N, T, D] of the decoder, given each variant of the input."""
+    """Last hidden states [N, T, D] of the decoder, for each of the N variants `read` of the input embeddings."""
     states = dict(zip(EMBEDDINGS, read, strict=True))
     with listen_to_states(model, states, lambda name, x: states[name]):
         return model.hidden(pair.source, pair.input_1T)
@@ -158,5 +164,5 @@ def output_log_probs(logits_NTV: Tensor, output_1T: Tensor) -> Tensor:
 
 
 def in_chunks(rows_N: Tensor, pair: TokenPair) -> tuple[Tensor, ...]:
-    """Split the rows of a tensor, one per variant of the pair, into batches of at most TOKENS_AT_ONCE tokens."""
+    """Split a tensor with one row per variant of the pair into batches of variants with up to TOKENS_AT_ONCE tokens."""
     return rows_N.split(max(1, TOKENS_AT_ONCE // (pair.source.ids_BS.shape[1] + pair.input_1T.shape[1])))

@@ -144,7 +144,7 @@ def integrated(
     Cost: `steps` + 4 forward passes and T x `steps` backward passes, in batches.
     """
     if steps < 1 or rule not in ("gauss", "midpoint"):
-        raise ModelError("integrated: steps must be at least 1 and rule one of gauss, midpoint")
+        raise ModelError('integrated: steps must be at least 1, and rule must be "gauss" or "midpoint"')
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
     if rule == "gauss":
         places, shares = np.polynomial.legendre.leggauss(steps)
@@ -223,7 +223,7 @@ def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
 
 
 class AttentionParts(NamedTuple):
-    """The residual stream before an attention, and what the attention adds to this stream, in total and by key."""
+    """The residual stream before an attention layer, and what the layer adds to this stream, in total and by key."""
 
     x_TD: Tensor
     contribution_TSD: Tensor  # the vector that key s contributes to query t
@@ -233,7 +233,7 @@ class AttentionParts(NamedTuple):
 def attention_parts(
     tape: AttentionTrace, attend: SelfAttention | CrossAttention | FullyPrunedAttention, x_TD: Tensor, keys: int
 ) -> AttentionParts:
-    """The parts of one recorded attention, summed over heads; `x_TD` is the stream before it. Pruned heads add zero."""
+    """The parts of an attention layer, summed over heads; `x_TD`: residual stream before it; `keys`: number of keys."""
     if isinstance(attend, FullyPrunedAttention):
         return AttentionParts(x_TD, x_TD.new_zeros(len(x_TD), keys, x_TD.shape[1]), attend(x_TD))
     seen = tape[attend.tap.name]
@@ -244,7 +244,7 @@ def attention_parts(
 
 
 def self_shares(parts: AttentionParts, around: Residual) -> tuple[Tensor, Tensor]:
-    """Shares [T, T] of the positions in the stream after a self-attention, and this stream.
+    """Shares [T, T] of the input positions in the residual stream after self-attention, and this stream [T, D].
 
     If all shares in a row are zero, the position of the row gets a share of 1 in itself.
     """
@@ -254,13 +254,16 @@ def self_shares(parts: AttentionParts, around: Residual) -> tuple[Tensor, Tensor
 
 
 def cross_shares(parts: AttentionParts, around: Residual) -> tuple[Tensor, Tensor]:
-    """Shares [T, S] of the source in the stream after cross-attention, and this stream. The rest is the old stream."""
+    """Shares [T, S] of the source tokens in the residual stream after cross-attention, and this stream [T, D].
+
+    The rest, 1 - the sum of a row, is the share of the stream before the cross-attention.
+    """
     shares_TP, stream_TD = _mix(parts, around, torch.cat([parts.contribution_TSD, parts.x_TD.unsqueeze(1)], dim=1))
     return shares_TP[:, :-1], stream_TD
 
 
 def shares(parts_TPD: Tensor, whole_TD: Tensor) -> Tensor:
-    """Shares [T, P] of P vectors in a whole: |whole| - |whole - part| (L1 norm), at least 0, scaled to sum to one."""
+    """Shares [T, P] of P parts in a vector: |whole| - |whole - part| (L1 norm), at least 0, scaled to sum to one."""
     nearer_TP = whole_TD.abs().sum(-1, keepdim=True) - (whole_TD.unsqueeze(1) - parts_TPD).abs().sum(-1)
     nearer_TP = nearer_TP.clamp_min(0)
     return nearer_TP / nearer_TP.sum(-1, keepdim=True).clamp_min(torch.finfo(nearer_TP.dtype).tiny)

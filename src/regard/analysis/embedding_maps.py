@@ -1,4 +1,4 @@
-"""Data for pictures of positional encodings, their dot products, and embeddings in two dimensions."""
+"""Data for plots: positional encodings, their dot products, and embeddings projected to two dimensions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def picture_positions(model: nn.Module, length: int, shift: int = 1) -> Position
         rotates = kind != "learned" and rows_TD.shape[1] % 2 == 0
         rotation_DD = shift_rotation(shift, rows_TD.shape[1]) if rotates else None
         return PositionPicture(kind, rows_TD, rows_TD @ rows_TD.mT, rotation_DD)
-    raise ModelError("this model has no positional encodings")
+    raise ModelError("this model has no positional encodings; choose a Transformer that has them")
 
 
 def shift_rotation(shift: int, width: int) -> Tensor:
@@ -66,7 +66,7 @@ def embedding_table(model: Seq2Seq, side: str = "encoder") -> Tensor:
     try:
         embed = model.get_submodule({"encoder": "encoder.embed", "decoder": "embed"}[side])
     except AttributeError:
-        raise ModelError(f"this model has no {side} that reads tokens") from None
+        raise ModelError(f"this model has no {side} that reads tokens; choose the other side") from None
     tokens, scale = embed.tokens, embed.scale
     assert isinstance(tokens, nn.Embedding)
     assert isinstance(scale, float)

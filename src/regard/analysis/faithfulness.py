@@ -63,7 +63,10 @@ class ExplainedPair:
 
 
 def kept_words(scores_TS: Tensor) -> Tensor:
-    """Masks [2, T, S + 1, S] of source words: without the k words with the highest scores, or only these k words."""
+    """Masks [2, T, S + 1, S] of the source words to keep, for each target word and k = 0, ..., S.
+
+    [0]: all words except the k words with the highest scores; [1]: only these k words.
+    """
     rank_TS = scores_TS.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     steps_K1 = torch.arange(scores_TS.shape[1] + 1).unsqueeze(-1)
     left_TKS = rank_TS.unsqueeze(1) >= steps_K1
@@ -73,9 +76,10 @@ def kept_words(scores_TS: Tensor) -> Tensor:
 def fall_curves(
     model: Seq2Seq, case: ExplainedPair, maps: Mapping[str, Tensor], removal: str = "delete"
 ) -> dict[str, Tensor]:
-    """The curves [2, T, K] of deletion and of sufficiency, for several maps [T, S] of one sentence, by name.
+    """The curves [2, T, S + 1] of deletion [0] and sufficiency [1], for each of several maps [T, S] of one sentence.
 
-    They are the decrease of the log-probability of T target words if k = 0, ..., S source words are removed, or kept.
+    A map has the importance of S source words for T target words. A curve is the decrease of the log-probability of a
+    target word if the k most important source words are removed, or only these are kept, for k = 0, ..., S.
     """
     kept = torch.stack([kept_words(scores_TS) for scores_TS in maps.values()])  # [M, 2, T, K, S]
     sets_NS, place = kept.flatten(0, 3).unique(dim=0, return_inverse=True)
@@ -88,7 +92,7 @@ def fall_curves(
 
 @torch.no_grad()
 def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal: str) -> Tensor:
-    """Log-probability [N, T] of each target word, given only the source words of each mask. Cost: N forward passes."""
+    """Log-probability [N, T] of each target word, given only the source words of each of N masks. Cost: N passes."""
     if removal not in ("delete", "blank"):
         raise ModelError(f'faithfulness: removal must be one of delete, blank, not "{removal}"')
     pair, found = case.pair, []
@@ -107,7 +111,7 @@ def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal
 
 
 def area(curve_TK: Tensor) -> float:
-    """Mean over target words of the area under the curve, with the share of source words from 0 to 1."""
+    """Area under the curve, averaged over T target words; the x axis is the share of source words, from 0 to 1."""
     return torch.trapezoid(curve_TK, dx=1 / (curve_TK.shape[1] - 1)).mean().item()
 
 
@@ -153,7 +157,7 @@ class MethodScore(NamedTuple):
 
 
 def bootstrap(values: Sequence[float], seed: int) -> MethodScore | None:
-    """The mean of `values` (one per sentence, NaN is ignored) and its interval; None if there are no values."""
+    """The mean of `values` (one per sentence, NaN is ignored) and its 95 % bootstrap interval; None without values."""
     values_N = torch.tensor([value for value in values if not math.isnan(value)], dtype=torch.float64)
     if not len(values_N):
         return None
@@ -244,7 +248,7 @@ def measure_faithfulness(
     model: Seq2Seq, cases: Sequence[ExplainedPair], ways: Ways = EVERY_WAY, *,
     removal: str = "delete", seeds: int = 5, seed: int = 1,
 ) -> Faithfulness:  # fmt: skip
-    """Compare methods with each other and with `seeds` random orders of words, over many sentences.
+    """Compare attribution methods with each other and with `seeds` random orders of words, over many sentences.
 
     Signed attributions rank words by value, not by absolute value. Cost: the cost of each method; also, for a sentence
     of S source and T target words, at most 2 T (S + 1) forward passes per method and per random order. Sets of words
@@ -254,7 +258,7 @@ def measure_faithfulness(
     left_out: dict[str, str] = {}
     cases = [case for case in cases if len(case.source.words) > 1 and len(case.target.words) > 1]
     if not cases:
-        raise ModelError("faithfulness needs at least one sentence pair with words on both sides")
+        raise ModelError("faithfulness needs a sentence pair with words on both sides; add one to the input")
     for number, case in enumerate(cases):
         maps: dict[str, Tensor] = {}
         for name, (method, options) in ways.items():

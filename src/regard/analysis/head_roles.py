@@ -75,7 +75,7 @@ class Role:
 
 
 def rarest(seen_TS: Tensor, frequency_S: Tensor) -> Tensor:
-    """A mask [T, S] of the least frequent visible key of each query; several keys if they are equally rare."""
+    """A mask [T, S] of the key with the least frequent token that a query can see; several keys if equally rare."""
     frequency_TS = frequency_S.double().expand(seen_TS.shape).masked_fill(~seen_TS, math.inf)
     return seen_TS & (frequency_TS == frequency_TS.amin(-1, keepdim=True))
 
@@ -86,7 +86,7 @@ def rarest(seen_TS: Tensor, frequency_S: Tensor) -> Tensor:
 
 @dataclass
 class RoleCounts:
-    """Hits of all heads for one possible role, sentence by sentence."""
+    """Hits of all heads for one possible role, per sentence. A hit: the largest weight is on a predicted key."""
 
     hits: list[Tensor] = field(default_factory=list)
     trials: list[int] = field(default_factory=list)
@@ -97,9 +97,9 @@ class RoleCounts:
     def add(self, maxima_HT: Tensor, seen_TS: Tensor, right_TS: Tensor) -> None:
         """Add one sentence.
 
-        `maxima_HT` has the key with the largest weight of each query, `seen_TS` is a mask of the visible keys,
-        `right_TS` a mask of the keys that the role predicts. Only queries with a predicted key and at least two visible
-        keys count.
+        `maxima_HT` has, for each head and query, the key with the largest weight. `seen_TS` is a mask of the visible
+        keys, `right_TS` a mask of the keys that the role predicts. Only queries with a predicted key and at least two
+        visible keys count.
         """
         right_TS = right_TS & seen_TS
         tried_T = right_TS.any(-1) & (seen_TS.sum(-1) > 1)
@@ -131,7 +131,7 @@ class RoleCounts:
 
 
 class HeadStatistics:
-    """Counts, over many sentences, how often each head of some attentions hits the keys that roles predict."""
+    """Counts over many sentences how often the largest weight of each head is on the key that a role predicts."""
 
     def __init__(self) -> None:
         self._counts: dict[HeadLook, RoleCounts] = defaultdict(RoleCounts)
@@ -178,7 +178,7 @@ class HeadStatistics:
 
 
 def has_role(kind: Kind, evidence: Evidence) -> bool:
-    """Whether the evidence is sufficient by the rules at the top of this file."""
+    """Whether the share of hits reaches the threshold of this kind of role (table at the top of this file)."""
     if kind == "positional":
         return evidence.share >= POSITIONAL_SHARE and evidence.low > evidence.baseline
     if kind == "rare":
@@ -219,7 +219,7 @@ def count_heads(model: Seq2Seq, batch: PairBatch) -> dict[str, int]:
 def importance_by_ablation(
     model: Seq2Seq, batches: Sequence[PairBatch], log: Callable[[str], None] = lambda doing: None
 ) -> dict[str, Tensor]:
-    """For each attention, the increase [H] of the loss per token without a head. Cost: one pass per head."""
+    """For each attention layer, the increase [H] of the loss per token without each head. Cost: one pass per head."""
     whole = _loss_per_token(model, batches)
     rises = {name: torch.empty(heads) for name, heads in count_heads(model, batches[0]).items()}
     for name, rise_H in rises.items():
@@ -231,7 +231,7 @@ def importance_by_ablation(
 
 
 def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatch]) -> dict[str, Tensor]:
-    """For each attention, the mean [H] over sentences of |d loss / d gate|; a gate is a factor of 1 on a head."""
+    """For each attention layer, the mean [H] over sentences of |d loss / d gate|; a gate is a factor of 1 on a head."""
     sums: dict[str, Tensor] = {}
     sentences = 0
     for batch in batches:

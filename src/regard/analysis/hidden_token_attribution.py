@@ -76,7 +76,8 @@ def hidden_token_attribution(
     if model.training:
         raise ModelError("hidden token attribution needs a model without dropout: call model.eval() first")
     if (states, inputs) not in (("encoder", "encoder"), ("decoder", "decoder"), ("decoder", "encoder")):
-        raise ModelError(f'{states} states do not depend on {inputs} inputs; sides are "encoder" and "decoder"')
+        allowed = 'states must be "encoder" or "decoder", and inputs the same or "encoder"'
+        raise ModelError(f"{states} states do not depend on {inputs} inputs; {allowed}")
     if states == "decoder" and target_1T is None:
         raise ModelError("decoder states need the decoder input: pass it as target_1T")
     if source.ids_BS.shape[0] != 1 or not bool(source.mask_BS.all()):
@@ -108,7 +109,7 @@ def hidden_token_attribution(
 
 
 def _squared_norms(run: Callable[[Tensor], dict[str, Tensor]], start_SD: Tensor) -> dict[str, Tensor]:
-    """Squared Frobenius norms [S, T] of the Jacobian of state t with respect to input s, for each layer."""
+    """For each layer, the squared Frobenius norms [S, T] of the Jacobians of state t with respect to input s."""
 
     def push(tangent_SD: Tensor) -> dict[str, Tensor]:
         """Squared norm [T] of the derivative of each state in the direction `tangent_SD`, for each layer."""

@@ -63,7 +63,7 @@ def encoder_states(model: Seq2Seq, sources: Iterable[Source]) -> TokenStates:
         ids.append(source.ids_BS[source.mask_BS].cpu())
         lengths += source.mask_BS.sum(1).tolist()
     if not kept:
-        raise ModelError("there are no hidden states: no sentences were given, or the model has no encoder")
+        raise ModelError("there are no hidden states; pass at least one sentence, and a model with an encoder")
     return TokenStates({name: torch.cat(parts) for name, parts in kept.items()}, torch.cat(ids), tuple(lengths))
 
 
@@ -103,7 +103,10 @@ class StateProjection(nn.Module):
 
 @torch.enable_grad()
 def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = STEPS) -> nn.Module:
-    """Train one of MAPS from states x to embeddings y, to minimize one of DISTANCES. Uses the global generator."""
+    """Train a map (one of MAPS) from states x to embeddings y, to minimize a distance (one of DISTANCES).
+
+    Uses torch's global random generator.
+    """
     if kind == "identity":
         return nn.Identity()
     state_map = StateProjection(x_ND, y_NE, inner=2 * y_NE.shape[1] if kind == "mlp" else 0)
@@ -127,7 +130,10 @@ def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = S
 
 
 def identified(mapped_ND: Tensor, test: TokenStates, vocabulary_VD: Tensor | None, distance: str) -> Tensor:
-    """For each token [N], whether the nearest candidate (vocabulary or sentence) is its own input embedding."""
+    """For each of N tokens, whether the candidate nearest to its mapped state is its own input embedding.
+
+    Candidates are the embeddings of the vocabulary or, if it is None, of the tokens of the same sentence.
+    """
     if vocabulary_VD is not None:
         rows = mapped_ND.split(ROWS)
         return torch.cat([_nearest(rows_ND, vocabulary_VD, distance) for rows_ND in rows]) == test.ids_N

@@ -32,7 +32,7 @@ def attribute_label(
     if method not in METHODS:
         raise ModelError(f'there is no method "{method}"{nearest(method, METHODS)} (choose from {", ".join(METHODS)})')
     if len(document.ids_BUS) != 1:
-        raise ModelError("attribute_label takes one document at a time")
+        raise ModelError("attribute_label takes one document at a time; call it once per document")
     name, embedding = next((name, part) for name, part in model.named_modules() if isinstance(part, nn.Embedding))
     mask_BUS = document.mask_BUS
     vectors_PE = embedding.weight.detach()[document.ids_BUS[mask_BUS]]

@@ -38,7 +38,7 @@ START = 2.0  # initial log_alpha: nearly open, with a gradient that does not van
 
 
 def hard_concrete(log_alpha: Tensor, uniform: Tensor | None = None) -> Tensor:
-    """Values of gates, 0 to 1: sampled with random numbers `uniform` in (0, 1); deterministic without `uniform`."""
+    """Values 0 to 1 of hard concrete gates: sampled by random numbers `uniform` in (0, 1); deterministic without."""
     if uniform is not None:
         log_alpha = (uniform.log() - (-uniform).log1p() + log_alpha) / BETA
     return (log_alpha.sigmoid() * (ZETA - GAMMA) + GAMMA).clamp(0.0, 1.0)
@@ -53,16 +53,17 @@ class HeadGates(nn.Module):
     """One gate per head, attached to a model through its attention hooks."""
 
     def __init__(self, heads: Mapping[str, int], gain: float = 1.0):
-        """`heads` has the number of heads of each attention. log_alpha is `gain` times the parameter `position`.
+        """`heads` has the number of heads of each attention layer.
 
-        log_alpha must change much faster than the weights of the model, at the same learning rate: use a large `gain`.
+        The parameter of a gate, log_alpha, is `gain` times the trained `position`. It must change much faster than the
+        weights of the model at the same learning rate, so `gain` should be large.
         """
         super().__init__()
         self.heads, self.gain = dict(heads), gain
         self.position = nn.Parameter(torch.full((sum(heads.values()),), START / gain))
 
     def by_attention(self) -> dict[str, Tensor]:
-        """log_alpha [H] of each attention; gates with a higher value are open more often."""
+        """The gate parameters log_alpha [H] of each attention layer; the higher, the more often a gate is open."""
         log_alpha = self.position * self.gain
         return dict(zip(self.heads, log_alpha.split(list(self.heads.values())), strict=True))
 
@@ -105,7 +106,7 @@ class GatedModel(Seq2Seq):
 
 
 def attentions(model: Seq2Seq) -> dict[str, tuple[str, SelfAttention | CrossAttention]]:
-    """Module name and module of each attention that can be pruned, by the name of its hook, e.g. "encoder.0.self"."""
+    """Name and module of each attention layer that can be pruned, by the name of its hook, e.g. "encoder.0.self"."""
     return {
         module.tap.name: (name, module)
         for name, module in model.named_modules()
@@ -122,15 +123,16 @@ def scale_heads(model: Seq2Seq, gates: HeadGates) -> None:
 
 
 def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
-    """The weights with only the heads `kept`, named as in a model with `pruned_settings`."""
+    """The weights of `model` with only the heads `kept`; they fit a model that is built with `pruned_settings`."""
     weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     known = attentions(model)
     for name, heads in kept.items():
         if name not in known:
-            raise ModelError(f'there is no attention "{name}" to prune{nearest(name, known)}')
+            guess = nearest(name, known) or f"; there are {', '.join(known)}"
+            raise ModelError(f'there is no attention "{name}" to prune{guess}')
         place, module = known[name]
         if any(not 0 <= head < module.heads for head in heads) or len(set(heads)) != len(heads):
-            raise ModelError(f"{name}: cannot keep heads {list(heads)}: it has heads 0 to {module.heads - 1}")
+            raise ModelError(f"{name}: cannot keep heads {list(heads)}: list heads 0 to {module.heads - 1}, each once")
         if len(heads) == module.heads:
             continue
         kept_H = torch.tensor(sorted(heads), dtype=torch.long)
@@ -146,14 +148,14 @@ def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
 
 
 def pruned_settings(settings: TransformerSettings, kept: Kept) -> TransformerSettings:
-    """The settings of the model with only the heads `kept`."""
+    """The settings of the model with only the heads `kept`: `remaining_heads` is changed."""
     counts = dict(settings.remaining_heads) | {name: len(heads) for name, heads in kept.items()}
     fewer = [(name, counts[name]) for name in settings.attentions if counts.get(name, settings.heads) < settings.heads]
     return dataclasses.replace(settings, remaining_heads=tuple(fewer))
 
 
 def strongest(scores: Mapping[str, Tensor], count: int) -> dict[str, tuple[int, ...]]:
-    """The `count` heads with the highest scores over all attentions, by attention. Ties go to the earlier head."""
+    """The `count` heads with the highest scores, over all attention layers; by layer. Ties go to the earlier head."""
     heads = [(name, head) for name, score_H in scores.items() for head in range(len(score_H))]
     best = sorted(heads, key=lambda key: -float(scores[key[0]][key[1]]))[:count]
     return {name: tuple(sorted(head for other, head in best if other == name)) for name in scores}

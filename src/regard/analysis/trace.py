@@ -102,13 +102,13 @@ class Trace:
         raise ModelError(f'the trace has no attention "{name}"{guess}')
 
     def axes(self, name: str) -> tuple[TraceSide, TraceSide]:
-        """The sides of the queries and of the keys of an attention."""
+        """The tokens of the queries and of the keys of the attention `name`, each as a `TraceSide`."""
         if name.startswith("encoder."):
             return self.source, self.source
         return self.target, self.target.shifted() if name.endswith(".self") else self.source
 
     def by_words(self) -> Trace:
-        """The trace of words: weights are averaged over tokens of a query word, and summed over tokens of a key word.
+        """The trace by word: weights are averaged over the tokens of a query word, and summed over those of a key word.
 
         States and values are averaged, for display: weights times values no longer give the exact output. `next` keeps
         the row of the first token of each word.
@@ -213,7 +213,7 @@ def next_tokens(log_probs_TV: Tensor, token: Callable[[int], str], top: int = 5)
 
 
 def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tuple[str, int, int]]) -> TraceSide:
-    """Assign tokens to words by their positions in the text that the tokens spell.
+    """Build a `TraceSide`: assign tokens to words by their positions in the text that the tokens spell.
 
     `spans` are the positions of the tokens; `words` are (word, start, end). A token that overlaps no word becomes a
     word of its own. Words that share a token are joined to one word, e.g. "l'amico".

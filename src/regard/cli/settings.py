@@ -115,7 +115,7 @@ def _meaning(section: type) -> str:
 
 
 def _choose(what: str) -> dict[str, type]:
-    """The sections to show for `what`, the name of a section, a task or an architecture; none for a task."""
+    """The settings classes to show for `what` (a section, an architecture or a task) by title; empty for a task."""
     known = all_sections()
     if what in known:
         return {what: known[what]}

@@ -22,7 +22,7 @@ ACTIVATIONS_PER_UNIT = 14
 
 @dataclass(frozen=True)
 class Corpus(CheckedSettings):
-    """One corpus of sentence pairs."""
+    """One corpus: sentence pairs or, for other tasks than translation, one file in `source`."""
 
     section: ClassVar[str] = "data"
 
@@ -259,7 +259,7 @@ class ModelSettings(CheckedSettings):
 
     @property
     def document_window(self) -> int:
-        """A classifier reads documents in windows of at most this many tokens; 0: sentence by sentence."""
+        """The maximum number of tokens that a classifier reads together; 0: it reads sentence by sentence."""
         return 0
 
     def paper(self) -> str:
@@ -272,7 +272,7 @@ class ModelSettings(CheckedSettings):
 
 
 def settings_of(arch: str, where: str = "--arch") -> ModelSettings:
-    """The settings of the preset `arch`. `where` is the place that an error message names."""
+    """The settings of the preset `arch`. If there is no such preset, the error message begins with `where`."""
     if arch not in registry.ARCHITECTURES:
         guess = nearest(str(arch), registry.ARCHITECTURES) or f"; choose from {', '.join(registry.ARCHITECTURES)}"
         raise SettingsError(f'{where}: there is no architecture "{arch}"{guess}')
@@ -288,7 +288,7 @@ def presets(kind: str = "") -> dict[str, ModelSettings]:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings of a run: one field per section of its recipe. Tasks that write no text do not use `search`."""
+    """All settings of a run: one field per section of its recipe. Only tasks that generate text use `search`."""
 
     data: DataSettings = field(default_factory=DataSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)

@@ -34,7 +34,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 def read_table(path: str | Path) -> dict[str, Any]:
-    """Tables of a recipe file. Only `format` (default: current) is checked; older formats are converted."""
+    """Read a recipe file into nested tables. Older formats are converted; settings are not checked yet."""
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -45,7 +45,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: not valid TOML: {error}{hint}") from None
     version = table.get("format", FORMAT)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise SettingsError(f"{path}: format must be a whole number of at least 1, not {version!r}")
+        raise SettingsError(f"{path}: format must be a whole number of at least 1, not {version!r}; remove it")
     if version > FORMAT:
         known = f"this version of Regard reads formats up to {FORMAT}"
         raise SettingsError(f"{path}: has format {version}, written by a newer version; {known}: update Regard")
@@ -73,7 +73,10 @@ def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
 
 
 def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
-    """Build and check a recipe from nested tables; missing settings get the defaults of the task or of the class."""
+    """Build and check a recipe from nested tables. Missing settings get the defaults of the task or the settings class.
+
+    Error messages begin with `where`, e.g. the name of the file.
+    """
     data = table.get("data", {})
     name = data.get("task", DataSettings.task) if isinstance(data, Mapping) else DataSettings.task
     if not isinstance(name, str):
@@ -103,7 +106,7 @@ def _settings_class(task: Task) -> Any:
 
 
 def join_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two recipes, given as nested tables. For a setting that is in both, the value in `above` is used."""
+    """Merge two recipes, given as nested tables. If both have a setting, the value in `above` is used."""
     merged = {key: dict(value) if isinstance(value, Mapping) else value for key, value in below.items()}
     for section, values in above.items():
         beside = merged.get(section, {})
@@ -113,7 +116,7 @@ def join_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str,
 
 
 def to_table(settings: Any) -> dict[str, Any]:
-    """Settings as tables that `make_recipe` can read. Of a `Recipe`, only sections that its task uses are included."""
+    """Convert settings to tables that `make_recipe` can read. A `Recipe` gives only the sections that its task uses."""
     if not isinstance(settings, Recipe):
         return dataclasses.asdict(settings, dict_factory=lambda items: {key: v for key, v in items if v is not None})
     task = find_task(settings.data.task)
@@ -134,7 +137,7 @@ def _sections(task: Task) -> list[str]:
 
 
 def _refuse_other_sections(table: Mapping[str, Any], task: Task, where: str) -> None:
-    """Raise an error for sections that do not exist, or that the task does not use."""
+    """Raise an error if `table` has a section that does not exist, or that the task does not use."""
     own = _sections(task)
     for name in table:
         if name in own:

@@ -34,7 +34,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """Base class of batches. A field is a tensor whose first dimension is the batch, another batch, or a number."""
+    """Base class of batches. A field is a tensor whose first dimension is the batch, a `TensorBatch`, or a number."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
         """A copy in which every tensor is replaced by `change(tensor)`."""
@@ -49,7 +49,7 @@ class TensorBatch:
         return self.map(lambda tensor: tensor.to(device))
 
     def rows(self, index_R: Tensor) -> Self:
-        """A batch of only the items at positions `index_R` of this batch. The padded length does not change."""
+        """A batch of the R items at the positions `index_R` of this batch. The padded length does not change."""
         return self.map(lambda tensor: tensor[index_R])
 
 
@@ -146,10 +146,11 @@ def make_documents(
     documents: Sequence[Sentences], pad: int, window: int = 0, labels: Sequence[Sequence[int]] = (), count: int = 0,
     index: Index | None = None,
 ) -> DocumentBatch:  # fmt: skip
-    """Make a batch of documents. `window`: see `_segments`.
+    """Make a padded batch of documents.
 
-    `labels`: the label indices of each document. `count`: the number of labels that exist. `index`: the indices of the
-    documents in the store; default: 0, 1, ...
+    `window`: 0: each sentence is a segment; else consecutive sentences are joined into segments of at most `window`
+    tokens. `labels`: the label indices of each document. `count`: the number of labels that exist. `index`: the indices
+    of the documents in the store; default: 0, 1, ...
     """
     segments = [_segments([len(sentence) for sentence in sentences], window) for sentences in documents]
     lengths_BU = np.zeros((len(documents), max(map(len, segments))), np.int64)
@@ -166,7 +167,7 @@ def make_documents(
 
 
 def _segments(lengths: Sequence[int], window: int) -> Sequence[int]:
-    """The lengths of the segments of a document: its sentences (`window` 0), or as many as fit into `window` tokens."""
+    """The lengths of the segments of a document: its sentences (`window` 0), or joined sentences of up to `window`."""
     if not window:
         return lengths
     joined = [lengths[0]]
@@ -207,9 +208,11 @@ class BatchStream:
         weights: Sequence[StorePart] = (),
         known: BatchPosition = START,
     ):
-        """`known`: start of the first epoch that can be read, as from `mark`; other arguments: see `epoch_batches`."""
+        """`known`: an epoch and its start, from `mark`; earlier batches cannot be read. Others: `epoch_batches`."""
         if not len(lengths[0]):
-            raise TrainingError("there is nothing to train on: every pair has an empty side or exceeds data.max_length")
+            raise TrainingError(
+                "nothing to train on: every pair has an empty side or exceeds data.max_length; check the data"
+            )
         self._marks = [known]
         self._plan = lru_cache(maxsize=1)(lambda epoch: epoch_batches(lengths, budget, seed, epoch, weights))
 
@@ -252,7 +255,10 @@ def epoch_batches(
 
 
 def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False) -> list[list[int]]:
-    """Divide sequences, longest first, into batches (lists of indices) of at most `budget` tokens with padding."""
+    """Divide sequences, longest first, into batches (lists of indices) of at most `budget` tokens with padding.
+
+    `skip_empty`: leave out sequences of length 0.
+    """
     sizes = np.asarray(lengths, np.int64)
     order = np.argsort(-sizes, kind="stable")
     if skip_empty:

@@ -52,7 +52,7 @@ def find_language(asked: str, codes: Iterable[str]) -> str | None:
 
 
 def read_corpus(corpus: Corpus, source_language: str = "", target_language: str = "") -> Iterator[Pair]:
-    """Stream the pairs of a corpus, unchanged. A file is not held in memory, except for PO (see `read_po`).
+    """Stream the pairs of a corpus, unchanged. A file is not held in memory, except for PO files.
 
     The language codes select the sides in files that name languages: TMX, PO, TSV, JSON lines and Parquet.
     """
@@ -61,7 +61,7 @@ def read_corpus(corpus: Corpus, source_language: str = "", target_language: str 
             raise CorpusError(corpus.source, "the phrasebook holds both sides; give it without --target")
         return (Pair(phrase.source, phrase.target) for phrase in read_phrases(part_of(corpus.source)))
     if not corpus.source:
-        raise CorpusError("--source", "no file given")
+        raise CorpusError("--source", "no file given; name one")
     if corpus.target:
         for name in (corpus.source, corpus.target):
             if split_suffix(name)[0] in READERS:
@@ -74,7 +74,7 @@ def read_corpus(corpus: Corpus, source_language: str = "", target_language: str 
             both = f"or one file with both ({', '.join(READERS)})"
             raise CorpusError(path, f"holds one side only; give the other as --target, {both}")
     if suffix == ".parquet" and compression:
-        raise CorpusError(path, f"Parquet is packed inside already; unpack the {compression} first")
+        raise CorpusError(path, f"Parquet is compressed inside already; decompress the {compression} file first")
     return READERS[suffix](path, Languages(source_language, target_language))
 
 
@@ -142,7 +142,7 @@ def _pair_from_record(record: Mapping[str, Any], languages: Languages, path: Pat
     sides = [holder[key] for key in keys]
     for key, side in zip(keys, sides, strict=True):
         if not isinstance(side, str | None):
-            raise CorpusError(path, f'"{key}" is not text', line=number)
+            raise CorpusError(path, f'the value of "{key}" is not a string', line=number)
         try:
             (side or "").encode()
         except UnicodeEncodeError:
@@ -264,7 +264,7 @@ def read_po(path: Path, languages: Languages) -> Iterator[Pair]:
         backwards = True
     finished = [entry for entry in catalog if entry.translated()]
     if not finished:
-        raise CorpusError(path, f"no finished translation among its {len(catalog)} entries")
+        raise CorpusError(path, f"no finished translation among its {len(catalog)} entries; fuzzy entries are not used")
     for entry in finished:
         pairs = [(entry.msgid, entry.msgstr)]
         if entry.msgid_plural:

@@ -29,7 +29,10 @@ Find = Callable[[list[str]], Sequence[int] | None]
 
 
 def by_name(*columns: Sequence[str]) -> Find:
-    """A function that finds columns by name. Each of `columns` lists the possible names of one column."""
+    """A function that returns the indices of columns in a header, or None if one is missing.
+
+    Each of `columns` lists the possible names of one column, in lower case.
+    """
 
     def find(cells: list[str]) -> Sequence[int] | None:
         places = [next((cells.index(name) for name in names if name in cells), None) for names in columns]
@@ -69,7 +72,10 @@ def read_tsv(
 
 
 def read_csv(path: Path, find: Find, missing: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line number and cells of each row; cells may be quoted. `missing`: names of the columns, for an error."""
+    """Line number and cells of each row; cells may be quoted. `find`: finds the wanted columns in the header.
+
+    `missing`: the names of these columns, for the error message if `find` returns None.
+    """
     csv.field_size_limit(sys.maxsize)  # a text may be long
     rows = csv.reader(f"{line}\n" for line in read_lines(path))
     try:
@@ -135,7 +141,10 @@ def read_objects(path: Path, form: str, empty: Any = None, *, text: str = "") ->
 
 
 def read_kept(path: Path, what: str) -> list[Any]:
-    """The values of a JSON lines file in a run folder, which may be empty. `what` names them if it is missing."""
+    """All values of a JSON lines file in a run folder; the file may be empty.
+
+    `what`: what the values are, in plural, for the error message if the file is missing.
+    """
     if not path.is_file():
         raise RunError(f"{path}: the {what} are missing; train again with another --out")
     return [value for _, value in read_json_lines(path)] if path.stat().st_size else []
@@ -162,7 +171,7 @@ def read_parquet(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> It
             reason = str(error).splitlines()[0]
             raise CorpusError(path, f"not a Parquet file, or a damaged one ({reason})") from None
     if not number:
-        raise CorpusError(path, "the file holds no row")
+        raise CorpusError(path, "the file has no rows; check that it is the right file")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

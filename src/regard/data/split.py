@@ -195,12 +195,14 @@ def _wanted_sizes(total: int, valid: int | float, test: int | float) -> tuple[in
         held_out.append(max(1, round(asked * total)) if isinstance(asked, float) and asked else int(asked))
     valid, test = held_out
     if valid + test >= total:
-        raise SettingsError(f"valid {valid:,} and test {test:,} leave nothing of {total:,} pairs for train")
+        raise SettingsError(
+            f"valid {valid:,} and test {test:,} leave nothing of {total:,} pairs for train; ask for fewer"
+        )
     return total - valid - test, valid, test
 
 
 def _draw(sizes: array[int], wanted: tuple[int, int, int], generator: random.Random) -> bytearray:
-    """The part of each component, as an index into `PARTS`, at the index of its first pair.
+    """Draw a part for each component; return indices into `PARTS`, each at the index of the component's first pair.
 
     `sizes`: number of pairs of a component at the index of its first pair, and 0 elsewhere. First test, then valid
     take components that fit; all others go to train.

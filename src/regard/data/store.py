@@ -129,8 +129,8 @@ def build_store(
 ) -> TokenStore:
     """Encode corpora, each given with its weight, into a new folder.
 
-    Pairs with an empty side, or with more than `max_length` tokens on a side, are left out and counted. Drafts of an
-    interrupted build are removed, so the caller must know that no other process is building the same store.
+    Pairs with an empty side, or with more than `max_length` tokens on a side, are left out and counted. Temporary files
+    of an interrupted build are removed, so the caller must know that no other process is building the same store.
     """
     if folder.exists():
         raise RunError(f"{folder}: exists already; remove it to build the token store again")
@@ -210,7 +210,7 @@ def write_documents(
 ) -> None:
     """Store documents in a new folder. A document is its sentences as token ids, and the indices of its labels.
 
-    `parts`: the corpora, in the order of `documents`. `vocabulary`: number of tokens, so that ids take 16 or 32 bits.
+    `parts`: the corpora, in the order of `documents`. `vocabulary`: its size decides whether ids take 16 or 32 bits.
     """
     dtype, first = ID_TYPES[vocabulary > 1 << 16], [0]
     with atomic_folder(folder) as draft:
@@ -267,7 +267,7 @@ def _map_offsets(folder: Path, name: str, of: str, rows: int, size: int) -> NDAr
 
 
 def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-    """A memory-mapped file as a plain array: slicing an `np.memmap` object would take several times as long."""
+    """Memory-map a file of `count` numbers, as a plain array: slicing an `np.memmap` takes several times as long."""
     expected = count * dtype.itemsize
     try:
         size = path.stat().st_size
@@ -276,7 +276,8 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
             raise RunError(f"{path}: {problem}")
         return np.memmap(path, dtype, mode="r").view(np.ndarray) if count else np.empty(0, dtype)
     except OSError as error:
-        raise RunError(f"{path}: cannot read the token store ({error.strerror})") from None
+        problem = f"cannot read the token store ({error.strerror}); remove its folder to build it again"
+        raise RunError(f"{path}: {problem}") from None
 
 
 def _write_header(folder: Path, header: StoreHeader) -> None:
@@ -292,7 +293,8 @@ def _read_header(folder: Path) -> StoreHeader:
         if header.dtype not in ID_TYPES or not all(isinstance(count, int) for count in counts):
             raise ValueError
     except OSError as error:
-        raise RunError(f"{path}: cannot read the token store ({error.strerror})") from None
+        problem = f"cannot read the token store ({error.strerror}); remove its folder to build it again"
+        raise RunError(f"{path}: {problem}") from None
     except (ValueError, KeyError, TypeError):
         raise RunError(f"{path}: not the header of a token store; remove its folder to build it again") from None
     if header.format != FORMAT:

@@ -28,7 +28,7 @@ REMOVED_SHARE = 0.1
 
 
 class OpenBeams(NamedTuple):
-    """The open hypotheses of each sentence in the batch, best first."""
+    """The open (unfinished) hypotheses of each sentence in the batch, best first."""
 
     row_N: Tensor
     """Index of each of the N sentences in the batch that the search started with."""
@@ -39,7 +39,7 @@ class OpenBeams(NamedTuple):
 
     @classmethod
     def first(cls, longest_B: Tensor) -> OpenBeams:
-        """One empty hypothesis per sentence."""
+        """The start of a search: one empty hypothesis per sentence."""
         total_B1 = torch.zeros(len(longest_B), 1, device=longest_B.device)
         row_B = torch.arange(len(longest_B), device=longest_B.device)
         return cls(row_B, row_B.new_empty(len(row_B), 1, 0), total_B1.new_empty(len(row_B), 1, 0), total_B1)
@@ -63,7 +63,7 @@ class FinishedBeams:
 
     @classmethod
     def none(cls, longest_B: Tensor, width: int) -> FinishedBeams:
-        """Space for `width` hypotheses per sentence, without hypotheses."""
+        """The start of a search: no finished hypothesis yet, but space for `width` of them per sentence."""
         count_B = torch.zeros(len(longest_B), dtype=torch.long, device=longest_B.device)
         score_BW = torch.full((len(count_B), width), -torch.inf, device=count_B.device)
         length_BW = torch.zeros_like(score_BW, dtype=torch.long)
@@ -101,7 +101,7 @@ class FinishedBeams:
 
 
 class Expansion(NamedTuple):
-    """The C best continuations of each sentence, each by one token of one of its hypotheses.
+    """The C best continuations of each of N sentences; a continuation is an open hypothesis plus one token.
 
     `beam_NC`: index of the continued hypothesis. `token_NC`, `log_prob_NC`: the next token and its log-probability.
     `total_NC`: sum of the log-probabilities of all tokens.
@@ -113,11 +113,11 @@ class Expansion(NamedTuple):
     total_NC: Tensor
 
     def choose(self, place_NW: Tensor) -> Expansion:
-        """Select the continuations with the indices `place_NW`."""
+        """Select the W continuations of each sentence with the indices `place_NW`."""
         return Expansion(*(part.gather(1, place_NW) for part in self))
 
     def path(self, live: OpenBeams, count: int) -> tuple[Tensor, Tensor]:
-        """All tokens of the first `count` continuations of the hypotheses `live`, and their log-probabilities."""
+        """All tokens of the first `count` continuations and their log-probabilities; `live`: the hypotheses so far."""
         beams = self.beam_NC[:, :count, None].expand(-1, -1, live.length)
         path = torch.cat([live.path_NWT.gather(1, beams), self.token_NC[:, :count, None]], dim=-1)
         log_probs = torch.cat([live.log_probs_NWT.gather(1, beams), self.log_prob_NC[:, :count, None]], dim=-1)
@@ -125,7 +125,7 @@ class Expansion(NamedTuple):
 
 
 class BeamState(NamedTuple):
-    """One step of a beam search, which is passed to `watch`."""
+    """What a beam search did in one step; `beam_search` passes it to its callback `watch`."""
 
     row_N: Tensor
     tried: Expansion
@@ -166,8 +166,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Find up to `width` finished hypotheses per sentence, best first; `longest_B` limits their lengths.
 
-    `step`, `state` and `memory` are described in models/base.py, `best` and `bonus` in `BeamRules`. `watch` is called
-    after every step.
+    `step(token_BW, state, memory)` returns logits and the next state (models/base.py). With stop = "exact", the search
+    of a sentence ends when no open hypothesis can still become one of its first `best` results. `bonus(state)`, at most
+    0, is added to the scores of hypotheses that end. `watch` is called after every step.
     """
     rules = BeamRules(tokens, longest_B, width, penalty, stop, best, bonus)
     live, finished = OpenBeams.first(longest_B), FinishedBeams.none(longest_B, width)
@@ -194,14 +195,17 @@ def beam_search(
 
 
 def expand(log_probs_NWV: Tensor, total_NW: Tensor, candidates: int) -> Expansion:
-    """The best `candidates` continuations of each sentence, among the continuations of all its hypotheses."""
+    """The best `candidates` continuations of each sentence by one token, over all its open hypotheses."""
     width, words = log_probs_NWV.shape[1:]
     total_NC, place_NC = top_sums(total_NW, log_probs_NWV, min(candidates, width * words))
     return Expansion(place_NC // words, place_NC % words, log_probs_NWV.flatten(1).gather(1, place_NC), total_NC)
 
 
 def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: BeamRules, state: Tree) -> Tensor:
-    """Add the best W continuations that end or reach the length limit to `finished`; return `BeamState.score_NC`."""
+    """Of the best W continuations, add those that end or reach the length limit to `finished`.
+
+    Returns the scores [N, W] of these continuations; minus infinity for continuations that do not end.
+    """
     length, width = live.length + 1, rules.width
     at_limit_N = length >= rules.longest_B[live.row_N]
     ends_NC = (tried.token_NC[:, :width] == rules.tokens.end) | at_limit_N[:, None]
@@ -214,7 +218,10 @@ def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: Be
 
 
 def select(tried: Expansion, live: OpenBeams, end: int, width: int) -> tuple[Tensor, Tensor, OpenBeams]:
-    """The best `width` open continuations: their indices in `tried`, their old hypotheses, the new hypotheses."""
+    """Select the best `width` continuations that do not end with the token `end`.
+
+    Returns their indices in `tried`, the indices of the hypotheses that they continue, and the new open hypotheses.
+    """
     open_NC = tried.total_NC.masked_fill(tried.token_NC == end, -torch.inf)
     total_NW, kept_NW = open_NC.topk(min(width, open_NC.shape[1]), dim=-1)
     chosen = tried.choose(kept_NW)
@@ -237,7 +244,7 @@ def unfinished(live: OpenBeams, finished: FinishedBeams, rules: BeamRules) -> Te
 
 @dataclass(frozen=True)
 class SearchNode:
-    """One continuation that the search considered."""
+    """One continuation (a hypothesis plus one token) that the search considered."""
 
     id: int
     parent: int
@@ -263,7 +270,7 @@ class SearchTree:
 
 
 def search_trees(states: Sequence[BeamState], sentences: int, name: Callable[[int], str]) -> list[SearchTree]:
-    """One tree per sentence, from all states that `watch` got; `name(token)` is the text of a token."""
+    """One tree per sentence, from the `BeamState` of every step; `name(token)` returns the text of a token id."""
     nodes: list[list[SearchNode]] = [[] for _ in range(sentences)]
     living = [[-1] for _ in range(sentences)]  # the last node of each open hypothesis
     for step, state in enumerate(states):

@@ -15,7 +15,10 @@ from torch import Tensor
 
 
 class Constraint(Protocol):
-    """Changes `log_probs_NWV` in place. `path_NWT`: the tokens so far; `row_N`: index of each sentence in the batch."""
+    """Changes in place the log-probabilities of the next token of N sentences with W hypotheses each.
+
+    `path_NWT`: the tokens of each hypothesis so far. `row_N`: index of each sentence in the batch.
+    """
 
     def __call__(self, log_probs_NWV: Tensor, path_NWT: Tensor, row_N: Tensor) -> None: ...
 
@@ -23,7 +26,7 @@ class Constraint(Protocol):
 def constrain(
     constraints: Sequence[Constraint], log_probs_NWV: Tensor, path_NWT: Tensor, row_N: Tensor, end: int
 ) -> Tensor:
-    """Apply the constraints in order. If they forbid every token, the end token is allowed again."""
+    """Apply the constraints in order, in place. If they forbid every token of a hypothesis, `end` is allowed again."""
     if constraints:
         end_NW = log_probs_NWV[..., end].clone()
         _apply(constraints, log_probs_NWV, path_NWT, row_N)
@@ -78,7 +81,7 @@ class NoRepeatNgram:
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """Multiplies log-probabilities of tokens in the output by `factor` (Keskar et al. 2019); forbids no token."""
+    """Multiplies the log-probabilities of tokens that the output already has by `factor` (Keskar et al. 2019)."""
 
     factor: float
 

@@ -24,7 +24,10 @@ class DiversityPenalty:
     """A constraint that makes tokens of earlier groups at the same position less likely."""
 
     def __init__(self, strength: float, end: int):
-        """`strength` is subtracted per hypothesis of earlier groups with this token at this place, except for `end`."""
+        """`strength`: how much each hypothesis of an earlier group lowers the log-probability of its tokens.
+
+        The end token `end` is never made less likely.
+        """
         self.strength, self.end = strength, end
         self._taken: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
         self._kept: list[tuple[list[int], list[list[int]]]] = []
@@ -36,20 +39,20 @@ class DiversityPenalty:
                 log_probs_NWV[index, :, token] -= self.strength * times
 
     def watch(self, state: BeamState) -> None:
-        """Record the tokens of the hypotheses that stay open after a step of the present group."""
+        """Record the last tokens of the hypotheses that stay open; called after every step of a group's beam search."""
         kept = state.tried.choose(state.kept_NW)
         dead = kept.total_NC == -torch.inf  # there is no hypothesis
         self._kept.append((state.row_N.tolist(), kept.token_NC.masked_fill(dead, self.end).tolist()))
 
     def next_group(self) -> None:
-        """Add the tokens of the group that has just been searched to the tokens that get a penalty."""
+        """From now on, also penalize the tokens of the group that has just been searched."""
         for place, (rows, tokens) in enumerate(self._kept):
             for row, chosen in zip(rows, tokens, strict=True):
                 self._taken[row, place].update(token for token in chosen if token != self.end)
         self._kept.clear()
 
     def undo(self, row: int, found: Hypothesis, penalty: LengthPenalty) -> Hypothesis:
-        """The hypothesis `found` of sentence `row`, scored without this penalty; to be called before `next_group`."""
+        """Return `found`, a hypothesis of sentence `row`, scored without this penalty. Call it before `next_group`."""
         own = [
             log_prob + self.strength * self._taken[row, place][token]
             for place, (token, log_prob) in enumerate(zip((*found.tokens, self.end), found.log_probs, strict=False))
@@ -71,7 +74,10 @@ def diverse_beam_search(
     stop: Stop = "exact",
     constraints: Sequence[Constraint] = (),
 ) -> list[list[Hypothesis]]:
-    """Find up to `width` different hypotheses per sentence, best first, by `groups` searches of equal width."""
+    """Find up to `width` different hypotheses per sentence, best first, by `groups` searches of width `width / groups`.
+
+    `start()` returns the initial state of the decoder. Penalties are not part of the returned scores.
+    """
     diversity, each = DiversityPenalty(strength, tokens.end), width // groups
     found: list[dict[tuple[int, ...], Hypothesis]] = [{} for _ in longest_B]
     for _ in range(groups):

@@ -39,7 +39,7 @@ class Ensemble:
         return tuple(member.start(part) for member, part in zip(self.members, memory, strict=True))
 
     def step(self, token_BW: Tensor, state: Tree, memory: Tree) -> tuple[Tensor, Tree]:
-        """Averaged log-probabilities of the next token, and the next state of each model."""
+        """Log-probabilities [B, W, V] of the next token, averaged over the models, and the next state of each model."""
         logits, states = zip(
             *(member.step(token_BW, *parts) for member, *parts in zip(self.members, state, memory, strict=True)),
             strict=True,

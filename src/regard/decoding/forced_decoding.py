@@ -49,7 +49,7 @@ def force(
 
 
 def _log_probs(logits_BV: Tensor, next_B1: Tensor, tokens: Tokens) -> Tensor:
-    """Log-probabilities of all tokens; the given token `next_B1` is allowed even if it is one of `tokens.never`."""
+    """Log-probabilities [B, V]; `tokens.never` get minus infinity, except the given next token `next_B1` of a row."""
     if not tokens.never:
         return logits_BV.log_softmax(-1)
     own_B1 = logits_BV.gather(-1, next_B1)

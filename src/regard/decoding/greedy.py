@@ -21,7 +21,7 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 
 
 def most_likely(log_probs_NWV: Tensor, row_N: Tensor, position: int) -> Tensor:
-    """The token with the highest probability; with this function as `choose`, a search is greedy."""
+    """The most likely next token of each path. It is the `choose` function of greedy search."""
     return top(log_probs_NWV, 1)[1].squeeze(-1)
 
 
@@ -88,7 +88,7 @@ class Sample:
     """Sample only from tokens with a higher probability than this (Hewitt et al. 2022)."""
 
     def draw(self, log_probs_NWV: Tensor, uniform_NW: Tensor) -> Tensor:
-        """Select one token per path by its random number in `uniform_NW`. The most likely token is always allowed."""
+        """Sample one token per path by its random number in `uniform_NW`. The most likely token is always allowed."""
         words = log_probs_NWV.shape[-1]
         value_NWC, token_NWC = top(log_probs_NWV, 1 if self.temperature == 0 else min(self.top_k or words, words))
         share_NWC = (value_NWC / (self.temperature or 1.0)).softmax(-1)
@@ -102,7 +102,7 @@ class Sample:
 
 
 def uniform(seed_N: Tensor, paths: int, position: int) -> Tensor:
-    """Random numbers [N, W] between 0 and 1. They depend only on seed, path and position, not on other sentences."""
+    """Random numbers [N, W] from 0 to 1 for W = `paths`. They depend only on the seed, the path and the position."""
     path_W = torch.arange(paths, device=seed_N.device)
     mixed_NW = _mix(_mix(_mix(seed_N) + position)[:, None] + path_W)
     return (mixed_NW >> 40 & 0xFFFFFF).to(torch.float32) / (1 << 24)
@@ -117,7 +117,7 @@ def _mix(number: Tensor) -> Tensor:
 
 
 def sampling(settings: Sample, seed_B: Tensor) -> Choose:
-    """A `choose` function that samples the next token, with one random seed per sentence."""
+    """A `choose` function for `extend_paths` that samples the next token, with one random seed per sentence."""
     return lambda log_probs_NWV, row_N, position: settings.draw(
         log_probs_NWV, uniform(seed_B[row_N], log_probs_NWV.shape[1], position)
     )

@@ -25,7 +25,7 @@ def keep_rows(tree: Tree, rows_N: Tensor) -> Tree:
 
 
 def follow_beams(tree: Tree, beams_BW: Tensor) -> Tree:
-    """Select states by beam: the new hypothesis w of sentence b gets the state of hypothesis `beams_BW[b, w]`."""
+    """Reorder states: the new hypothesis w of sentence b gets the state of the old hypothesis `beams_BW[b, w]`."""
     rows, width = beams_BW.shape
 
     def follow(leaf: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class Tokens:
     """Tokens that an output never contains: padding, the start and the unknown token. Their probability is zero."""
 
     def log_probs(self, logits: Tensor) -> Tensor:
-        """Log-probabilities of the next token; minus infinity for the tokens `never`. Overwrites `logits`."""
+        """Log-probabilities of the next token from its `logits`, which are overwritten; minus infinity for `never`."""
         if self.never:
             logits = logits.contiguous()  # an expanded view cannot be written into
             logits[..., list(self.never)] = -torch.inf
@@ -98,7 +98,7 @@ def top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def top_sums(total_NW: Tensor, scores_NWV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` highest sums `total + score` of each row, best first, and their indices in the flattened [W, V].
+    """The `count` highest sums `total_NW + scores_NWV` per row, best first, and their indices in the flattened [W, V].
 
     The scores are divided into groups. The highest scores are in the groups with the highest maxima, which are fast to
     compute, and only these groups are searched. Between equal scores, the choice does not depend on the other rows.

@@ -14,7 +14,7 @@ from regard.decoding.hypothesis import Step, Tree
 
 @dataclass(frozen=True)
 class LengthPenalty:
-    """Divides the log-probability of a hypothesis, so that long outputs are not worse because they are long."""
+    """Divides the log-probability of a hypothesis by a function of its length, so that long outputs can win."""
 
     exponent: float = 1.0
     form: Literal["plain", "gnmt"] = "plain"
@@ -38,7 +38,7 @@ class LengthPenalty:
         return sum(log_probs) / float(self.divisor(len(log_probs)))
 
     def reachable(self, total: Tensor, length: int, longest: Tensor) -> Tensor:
-        """The highest score that an open hypothesis can reach, if each further token has probability 1."""
+        """Upper bound of the score that an open hypothesis can reach: each further token has probability 1."""
         return total / torch.maximum(self.divisor(length + 1), self.divisor(longest))
 
 

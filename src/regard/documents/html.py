@@ -41,12 +41,15 @@ _TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
-    """Split a page into pieces. Attributes with readable text (alt, title and others) are texts too."""
+    """Split a page into unchanged source and slots for translations; `draft` collects the texts to translate.
+
+    Attributes with readable text (alt, title and others) are texts too.
+    """
     return _Reader(draft).read(list(read_tokens(source)))
 
 
 class _Reader:
-    """Splits the tokens of a page into pieces, and adds its texts to a draft."""
+    """Splits the tokens of a page into unchanged source and slots for translations; adds its texts to a draft."""
 
     def __init__(self, draft: Draft):
         self._draft = draft
@@ -110,7 +113,7 @@ class _Reader:
             self._tree.add(fixed(raw, "".join(unescape(token.raw) for token in element if token.kind == "text")))
 
     def _translate_attributes(self, token: Token) -> Raw:
-        """The source of a tag, with slots for the attributes that contain readable text."""
+        """The source of a tag, in which slots for translations replace the attributes with readable text."""
         if token.kind == "close" or "=" not in token.raw:
             return token.raw
         found = list(read_attributes(token.raw))

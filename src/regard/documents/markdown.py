@@ -49,7 +49,7 @@ def _fold(label: str) -> str:
 
 
 class _Inline:
-    r"""Reads the nodes of a paragraph.
+    r"""Parses the inline markup of a paragraph into nodes: words, elements around words, code, line breaks.
 
     `breaks` has, for each "\n" in the text, the source of this line break, and whether it is a hard line break.
     `labels` are the names of links that the document defines.

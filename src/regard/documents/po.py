@@ -136,7 +136,7 @@ def _form_of_one(expression: str) -> int:
 
 @dataclass(frozen=True)
 class _Filled:
-    """The slot that an entry to translate gets among the pieces of the document."""
+    """An entry to translate; `render` writes it with its translations."""
 
     comments: Sequence[str]
     texts: Sequence[str]  # the lines from msgctxt or msgid up to the first msgstr

@@ -39,7 +39,7 @@ Escape = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Segment:
-    """A slot for the translation of one text."""
+    """One text to translate; `render` writes its translation with the markup of the source."""
 
     number: int  # index of the text in the document
     nodes: tuple[Node, ...]
@@ -136,7 +136,10 @@ class _TargetWriter:
 
 
 def _sides(points: Sequence[Box], spaced: bool, first: bool, last: bool) -> tuple[bool, bool]:
-    """Whether to write white space before and after the marks `points`, as in `_between`; none beside a line break."""
+    """Whether to write white space before and after the marks `points`; none beside a line break.
+
+    `spaced`: the words around the marks are separated. `first`, `last`: the marks start or end an element.
+    """
     before, after = points[0].space_before, points[-1].space_after
     if any(map(_breaks, points)):
         return (
@@ -169,10 +172,10 @@ class Draft:
     segments: list[Segment] = field(default_factory=list)
 
     def add(self, nodes: Sequence[Node], escape: Escape = str, finish: Escape = str) -> list[Piece]:
-        """Add one text and return its pieces. A text with letters gets a slot; a text without letters stays unchanged.
+        """Add one text; return unchanged source and a `Segment` for the translation. Without letters, all is unchanged.
 
-        Markup that encloses the whole text stays outside the slot. A text of more than MAX_NODES nodes is split.
-        `escape` and `finish`: see `Segment`.
+        Markup that encloses the whole text stays outside the segment. A text of more than MAX_NODES nodes is split.
+        `escape` converts a translated word, and `finish` the whole translation, to source text of the format.
         """
         before: list[Piece] = []
         after: list[Piece] = []  # last piece first

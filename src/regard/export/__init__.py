@@ -123,7 +123,10 @@ def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
 
 @contextmanager
 def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Path]:
-    """Yield a draft folder, which becomes `folder`, also if that is an export; `facts` go into the file MARK."""
+    """Yield a draft folder, which is renamed to `folder` after the block and replaces an earlier export there.
+
+    `facts` and the checksums of the files are written to the file MARK.
+    """
     refuse_taken(folder)
     if folder.is_symlink() and folder.parent.resolve() == run.folder.resolve():
         # Runs may come from other people: a link inside a run is not followed, a link that the user names is.

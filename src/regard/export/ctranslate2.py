@@ -105,7 +105,7 @@ def build_spec(
 
 
 def _pairs(settings: TransformerSettings, *, biased: bool) -> Iterator[NamePair]:
-    """The table of our parameter names and those of CTranslate2."""
+    """Yield our parameter names with those of CTranslate2. `biased`: whether the output layer has a bias."""
     gate = ["ffn/linear_0_noact/"] if settings.activation == "swiglu" else []
     widen = LayerNames("feed_forward.up", ("ffn/linear_0/", *gate), "reads")
     for layer in range(settings.encoder_layers):

@@ -176,12 +176,12 @@ def from_generation(
     given = {name: value for name, value in generation.items() if value is not None}
     for name in NUMBERS:
         if isinstance(value := given.get(name, 0), bool) or not isinstance(value, int | float):
-            raise RunError(f"{where}: {name} = {json.dumps(value)} is not a number")
+            raise RunError(f"{where}: {name} = {json.dumps(value)} is not a number; correct it")
     try:
         alone = [ids[0] for ids in given.get("bad_words_ids", []) if len(ids) == 1]
         forbidden = dict.fromkeys([*given.get("suppress_tokens", []), *alone])
     except TypeError:
-        raise RunError(f"{where}: suppress_tokens and bad_words_ids are not lists of ids") from None
+        raise RunError(f"{where}: suppress_tokens or bad_words_ids is not a list of ids; correct it") from None
     search = {
         "beam_size": given.get("num_beams", 1),
         "length_penalty": given.get("length_penalty", 1.0),

@@ -73,11 +73,11 @@ class PlainCache(KVCache):
         return iter(self._parts)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values, and no index of hypotheses, because each row is one hypothesis."""
+        """Keys, values, and None instead of the mask of used slots, because all slots are used."""
         return *self._parts, None
 
     def add(self, both_BW2HK: Tensor) -> PlainCache:
-        """A cache with the keys and values of one more token."""
+        """A cache with one more token; `both_BW2HK`: its key and value (2), where the beam width W is 1."""
         new = both_BW2HK.permute(2, 0, 3, 1, 4)  # [2, B, H, 1, K]
         return PlainCache(*(torch.cat([old, one], dim=2) for old, one in zip(self._parts, new, strict=True)))
 

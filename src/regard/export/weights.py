@@ -86,7 +86,7 @@ def to_ours(
 
 def _take(weights: dict[str, Tensor], name: str, where: str) -> Tensor:
     if name not in weights:
-        raise RunError(f'{where}: the weights "{name}" are missing')
+        raise RunError(f'{where}: the weights "{name}" are missing; use a complete copy of the model')
     return weights.pop(name)
 
 

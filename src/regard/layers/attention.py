@@ -111,7 +111,7 @@ def attend(
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """Call PyTorch's fused kernel, on a CPU always in float32: in bfloat16 the backward pass is five times slower."""
+    """Call PyTorch's fused kernel; with CPU autocast in float32, because bfloat16 is five times slower in backward."""
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
             return _fused(query.float(), key.float(), value.float(), mask, causal, scale)
@@ -134,11 +134,11 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
 def attend_nearby(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int, *, tap: AttentionHook | None = None
 ) -> Tensor:
-    """Restricted self-attention: each position attends to itself and to `window // 2` neighbors on each side.
+    """Local (sliding-window) self-attention: each position attends to itself and `window // 2` neighbors on each side.
 
-    Tensors are [B, H, N, K] for N positions, `mask` is [B, N]. Long sequences are divided into blocks of queries. A
-    block attends only to the keys near it, so that the cost grows linearly with N. If a hook is attached, there are no
-    blocks, and the hook gets weights [B, H, N, N].
+    Vaswani et al. 2017 call it restricted. Tensors are [B, H, N, K] for N positions, `mask` is [B, N]. Long sequences
+    are divided into blocks of queries. A block attends only to the keys near it, so that the cost grows linearly with
+    N. If a hook is attached, there are no blocks, and the hook gets weights [B, H, N, N].
     """
     batch, length, reach = query.shape[0], query.shape[-2], window // 2
     block = max(reach, 16)
@@ -155,7 +155,7 @@ def attend_nearby(
 
 
 def _cut(x: Tensor, block: int, reach: int = 0) -> Tensor:
-    """Cut x [B, H, N, K] into n blocks, each with `reach` neighbors on both sides: [B n, H, block + 2 reach, K]."""
+    """Cut x [B, H, N, K] into n blocks of size `block`, plus `reach` on each side: [B n, H, block + 2 reach, K]."""
     padded = F.pad(x, (0, 0, reach, reach + -x.shape[-2] % block))
     return padded.unfold(-2, block + 2 * reach, block).permute(0, 2, 1, 4, 3).flatten(0, 1)
 
@@ -194,13 +194,13 @@ class SelfAttention(nn.Module):
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def start(self, rows: int, width: int) -> KVCache:
-        """An empty cache [B, W, H, 0, K] for `rows` sentences with `width` hypotheses each."""
+        """An empty KV cache [B, W, H, 0, K] for B = `rows` sentences with W = `width` hypotheses each."""
         weight = self.qkv.weight
         empty = weight.new_zeros(rows, width, self.heads, 0, weight.shape[0] // (3 * self.heads))
         return KVCache(empty, empty)
 
     def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """Attention of the newest token of each hypothesis to itself and all earlier tokens, and the next cache."""
+        """Attention of the newest token of each hypothesis to itself and all earlier tokens, and the extended cache."""
         qkv = self.qkv(x_BWD).unflatten(-1, (3, self.heads, -1))  # [B, W, 3, H, K]
         if self.rotary is not None:
             turned = self.rotary(qkv[:, :, :2].unsqueeze(-2), cache.length).squeeze(-2)
@@ -243,10 +243,10 @@ class CrossAttention(nn.Module):
 
 
 class RecurrentAttention(nn.Module):
-    """Single-head attention of a recurrent decoder. A step has N queries: N / B hypotheses of each of B sentences."""
+    """Single-head attention in a step of a recurrent decoder: N = B W queries, W hypotheses of each of B sentences."""
 
     def __init__(self, score: str, query_width: int, memory_width: int, name: str, inner: int = 0):
-        """`inner`: width of the hidden layer of the additive score; 0 means the width of the query."""
+        """`score`: "dot", "scaled", "general" or "additive". `inner`: hidden width of "additive"; 0: `query_width`."""
         super().__init__()
         if score in ("dot", "scaled") and query_width != memory_width:
             raise SettingsError(
@@ -263,11 +263,11 @@ class RecurrentAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def prepare(self, states_BSD: Tensor) -> tuple[Tensor, ...]:
-        """The prepared keys of an additive score (`AdditiveScore.prepare`), as a tuple of one tensor; else ()."""
+        """For the additive score v . tanh(W q + U k), the projected keys U k as a tuple of one tensor; otherwise ()."""
         return (self.score.prepare(states_BSD),) if isinstance(self.score, AdditiveScore) else ()
 
     def forward(self, query_ND: Tensor, source: KeyValue, mask_BS: Tensor | None, tap: AttentionHook | None) -> Tensor:
-        """The context vector [N, D] of each query. For an additive score, `source.key` is the result of `prepare`."""
+        """The context vector [N, D] of each query. With the additive score, `source.key` is the result of `prepare`."""
         query = query_ND.unflatten(0, (source.value.shape[0], 1, -1))  # [B, 1 head, N / B, D]
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         key, value = source.key.unsqueeze(1), source.value.unsqueeze(1)
@@ -300,7 +300,7 @@ DOT = DotProductScore()
 
 
 def pool(query_D: Tensor, key_NSD: Tensor, x_NSD: Tensor, mask_NS: Tensor | None, tap: AttentionHook) -> Tensor:
-    """Pool each sequence of `x_NSD` into one vector [N, D] by attention with one query for all sequences."""
+    """Pool each of N sequences of states `x_NSD` into one vector [N, D] by attention; all have the same query."""
     query = query_D.expand(x_NSD.shape[0], 1, 1, -1)
     mask = None if mask_NS is None else mask_NS[:, None, None, :]
     return attend(query, key_NSD.unsqueeze(1), x_NSD.unsqueeze(1), mask, score=DOT, tap=tap).flatten(1)

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 
 class LinearChainCRF(nn.Module):
-    """Learned scores of pairs of adjacent labels, of first labels and of last labels.
+    """The CRF: learned scores of pairs of adjacent labels, of first labels and of last labels.
 
     In every mask, padding must be at the end of a row, and every row must have at least one word.
     """
@@ -30,7 +30,7 @@ class LinearChainCRF(nn.Module):
     def negative_log_likelihood(
         self, logits_BTL: Tensor, target_BT: Tensor, mask_BT: Tensor, smoothing: float = 0.0
     ) -> Tensor:
-        """Negative log-probability [B] of the labels `target_BT`, with label smoothing."""
+        """Negative log-probability [B] of the label sequences `target_BT`; `smoothing`: rate of label smoothing."""
         score_BTL, after_LL = self._add_start_and_end(logits_BTL, mask_BT), self.transitions.double()
         total_B: Tensor = _LogPartition.apply(score_BTL, after_LL, mask_BT)  # type: ignore[no-untyped-call]
         place_BT = score_BTL.gather(2, target_BT[:, :, None])[:, :, 0]
@@ -84,7 +84,10 @@ class ForwardBackward(NamedTuple):
 
 
 def forward_backward(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> ForwardBackward:
-    """The forward-backward algorithm, scaled at each word. Rows of `after_LL`: previous label; columns: next label."""
+    """The forward-backward algorithm, with probabilities that are scaled to sum to one at each word.
+
+    `score_BTL`: label scores. `after_LL`: scores of label pairs; rows are the previous label, columns the next label.
+    """
     peak_BT, top = score_BTL.amax(-1), after_LL.max()
     weights = (score_BTL - peak_BT[:, :, None]).exp().unbind(1)
     step_LL = (after_LL - top).exp()
@@ -114,7 +117,7 @@ def forward_backward(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> Fo
 
 
 class _LogPartition(torch.autograd.Function):
-    """The log-partition function. Its gradient: the expected counts of labels and of pairs of adjacent labels."""
+    """The log-partition function [B]; its gradient is the expected counts of labels and of pairs of adjacent labels."""
 
     @staticmethod
     def forward(context: Any, score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ def batch_seed(seed: int, position: int) -> int:
 
 
 def keep_mask(shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
-    """A random boolean mask that is False with probability `dropped / 256`, from PyTorch's default generator."""
+    """A random boolean mask that is False with probability `dropped / 256`; uses PyTorch's default random generator."""
     count = shape.numel()
     draws = torch.empty(-(-count // 8), dtype=torch.int64, device=device)
     draws.random_(torch.iinfo(torch.int64).min, None)  # all 64 bits; the default range leaves the sign bit zero

@@ -7,9 +7,10 @@ Every attention layer has an `AttentionHook` with a name such as "decoder.2.cros
         model(source, target)
     tape["decoder.2.cross"].weights_BHTS
 
-The encoder and the decoder have a `HiddenStateHook` each, with several points: "encoder.embed" is the input of the
-first layer, "encoder.0" its output, "encoder.top" the output of the encoder. States are [B, T, D] in `encode`, `hidden`
-and `forward`, which compute whole sequences, and [B, W, D] in `step`, which reads one token of each of W hypotheses.
+The encoder and the decoder have one `HiddenStateHook` each, which gives every hidden state a name: "encoder.embed" is
+the input of the first layer, "encoder.0" its output, "encoder.top" the output of the encoder. States are [B, T, D] in
+`encode`, `hidden` and `forward`, which compute whole sequences, and [B, W, D] in `step`, which reads one token of each
+of W hypotheses.
 
     with trace_states(model, "encoder.*") as states:
         model(source, target)
@@ -34,7 +35,7 @@ from regard.errors import ModelError, nearest
 
 @dataclass(frozen=True)
 class AttentionRecord:
-    """The tensors of one computation of an attention layer."""
+    """The tensors of one forward pass of an attention layer."""
 
     name: str
     query_BHTK: Tensor
@@ -50,7 +51,7 @@ Recorder = Callable[[AttentionRecord], None]
 
 
 class AttentionHook:
-    """The hook of an attention layer. `listeners` may replace the weights; `recorders` receive the final weights."""
+    """The hook of an attention layer. `listeners` may replace the weights; `recorders` get an `AttentionRecord`."""
 
     def __init__(self, name: str):
         self.name = name
@@ -84,18 +85,19 @@ class AttentionHook:
 
 
 def _call(listeners: Sequence[Listener], name: str, x: Tensor, what: str, first_axis: int = 0) -> Tensor:
-    """Call the listeners in order. The shape of x must not change, except for the axes before `first_axis`."""
+    """Let each listener replace x in turn; return the result. Only the axes before `first_axis` may change in size."""
     for listener in listeners:
         other = listener(name, x)
         if other is not None:
             if other.shape[first_axis:] != x.shape[first_axis:]:
-                raise ModelError(f"{name}: listeners must return {what} of shape {tuple(x.shape)}")
+                shapes = f"{tuple(other.shape)} instead of {tuple(x.shape)}"
+                raise ModelError(f"{name}: a listener returned {what} of shape {shapes}; return None to change nothing")
             x = other
     return x
 
 
 class AttentionTrace(dict[str, AttentionRecord]):
-    """The last record of each hook, by the name of the hook; `calls[name]` has all records of this hook in order."""
+    """Maps the name of each attention hook to its last record; `calls[name]` has all its records in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +108,7 @@ class AttentionTrace(dict[str, AttentionRecord]):
         self.calls.setdefault(seen.name, []).append(seen)
 
     def steps(self, name: str) -> Tensor:
-        """The weights of the hook `name` in all T decoding steps, [B, H, T, S]; steps with fewer keys get zeros."""
+        """The weights [B, H, T, S] of the hook `name` in T decoding steps; steps with fewer keys get zeros."""
         passes = [seen.weights_BHTS for seen in self.calls[name]]
         longest = max(weights.shape[-1] for weights in passes)
         padded = [nn.functional.pad(weights, (0, longest - weights.shape[-1])) for weights in passes]
@@ -130,7 +132,7 @@ def attention_hooks(model: nn.Module | Predictor) -> dict[str, AttentionHook]:
 
 
 def match_hooks(model: nn.Module | Predictor, patterns: str | Iterable[str]) -> list[AttentionHook]:
-    """The hooks that match one of the shell patterns, such as "encoder.*.self". Only "*" may match no hook."""
+    """The attention hooks whose names match a pattern such as "encoder.*.self"; a pattern other than "*" must match."""
     known = attention_hooks(model)
     chosen: dict[str, AttentionHook] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
@@ -154,7 +156,7 @@ def trace(model: nn.Module | Predictor, patterns: str | Iterable[str] = "*") -> 
 
 @contextmanager
 def listen(model: nn.Module | Predictor, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
-    """Within the `with` block, call `listener` for all hooks whose names match; `listener` may replace the weights."""
+    """Within the `with` block, call `listener` at all attention hooks whose names match; it may replace the weights."""
     with ExitStack() as stack:
         for tap in match_hooks(model, patterns):
             stack.enter_context(tap.attached(listener=listener))
@@ -180,14 +182,14 @@ def without_heads(*heads: int) -> Listener:
 
 
 class HiddenStateHook:
-    """The hook of the hidden states of the encoder or of the decoder (`side`)."""
+    """The hook of all hidden states of the encoder or the decoder; `side`: "encoder" or "decoder"."""
 
     def __init__(self, side: str):
         self.side = side
         self.listeners: list[Listener] = []
 
     def see(self, place: str | int, x_BTD: Tensor) -> Tensor:
-        """Call the listeners with the states at the point `place` of the model; return the states, perhaps replaced."""
+        """Call the listeners with the states "{side}.{place}", e.g. "encoder.0"; return them, perhaps replaced."""
         return _call(self.listeners, f"{self.side}.{place}", x_BTD, "states", 1) if self.listeners else x_BTD
 
 
@@ -198,7 +200,10 @@ def state_hooks(model: nn.Module) -> list[HiddenStateHook]:
 
 @contextmanager
 def listen_to_states(model: nn.Module, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
-    """Within the `with` block, call `listener` for all points whose names match; `listener` may replace the states."""
+    """Within the `with` block, call `listener(name, states)` for all hidden states whose names match a pattern.
+
+    Names are e.g. "encoder.0". If the listener does not return None, the model continues with the returned states.
+    """
     wanted = [patterns] if isinstance(patterns, str) else list(patterns)
 
     def choose(name: str, x_BTD: Tensor) -> Tensor | None:
@@ -213,7 +218,7 @@ def listen_to_states(model: nn.Module, patterns: str | Iterable[str], listener: 
 
 @contextmanager
 def trace_states(model: nn.Module, patterns: str | Iterable[str] = "*") -> Iterator[dict[str, Tensor]]:
-    """Within the `with` block, record the states of all points whose names match, in the order of computation."""
+    """Within the `with` block, record the hidden states whose names match, e.g. "encoder.*": those of the last pass."""
     states: dict[str, Tensor] = {}
     with listen_to_states(model, patterns, states.__setitem__):
         yield states

@@ -18,7 +18,7 @@ COMPACT_AFTER = 4  # decoding steps between two removals of unused slots
 
 
 class KVCache:
-    """Keys and values of one layer.
+    """Keys and values of one self-attention layer, for all hypotheses of a batch.
 
     A cache behaves like a named tuple of two tensors [B, W, H, T, K], the keys and the values of all hypotheses. The
     cache that `add` returns uses the same memory, so the caller must call `add` at most once on each cache.
@@ -43,12 +43,15 @@ class KVCache:
             yield part.unflatten(2, (width, -1)).transpose(1, 2)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values [B, H, R, K] of R slots, and the mask [B, 1, W, R] of used slots; None if all are used."""
+        """Keys and values [B, H, R, K] in all R slots, and a mask [B, 1, W, R]: True if hypothesis w uses slot r.
+
+        The mask is None if every hypothesis uses all slots.
+        """
         key, value = self._room[:, :, :, : self.used]
         return key, value, None if self.used == self.length else self._owns_BWR.unsqueeze(1)
 
     def add(self, both_BW2HK: Tensor) -> KVCache:
-        """Return a cache with one more token per hypothesis; `both_BW2HK`: the key and the value of this token."""
+        """Return a cache with one more token per hypothesis; `both_BW2HK`: key and value (axis 2) of this token."""
         rows, width = both_BW2HK.shape[:2]
         end, room = self.used + width, self._room
         if end > room.shape[3]:
@@ -70,7 +73,7 @@ class KVCache:
         return self._with(room, owns_BWR, self.length, self._compact_at)
 
     def _compacted(self) -> KVCache:
-        """Return a cache without unused slots, but with enough free slots until the next removal."""
+        """Return a cache without unused slots, but with free slots for the next COMPACT_AFTER decoding steps."""
         width, soon = self._owns_BWR.shape[1], COMPACT_AFTER * self._owns_BWR.shape[1]
         owned_BR = F.pad(self._owns_BWR.any(1), (0, self._room.shape[3] - self.used))
         count = int(owned_BR.sum(1).max())  # sentences that use fewer slots keep some unused ones
@@ -91,7 +94,7 @@ def _true_first(flags: Tensor) -> Tensor:
 
 
 def _take_slots(room: Tensor, slot_BN: Tensor) -> Tensor:
-    """Select the slots `slot_BN` of each sentence from keys and values: [2, B, H, N, K] from [2, B, H, R, K]."""
+    """Select cache slots: of `room` [2 (key, value), B, H, R slots, K] keep N slots `slot_BN` of each sentence."""
     parts, rows, heads, size, head_width = room.shape
     first = torch.arange(parts * rows * heads, device=room.device).view(parts, rows, heads, 1) * size
     index = (first + slot_BN[:, None]).flatten()

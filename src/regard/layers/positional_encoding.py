@@ -114,7 +114,10 @@ class NoPositions(nn.Module):
 
 
 def position_layer(kind: str, join: str, width: int, longest: int) -> nn.Module:
-    """The layer that adds or concatenates (`join`) positions to embeddings; "rotary" and "none" change nothing."""
+    """The layer that adds or concatenates (`join`) positional encodings to embeddings; `longest`: limit of "learned".
+
+    For "none" and for "rotary", which rotates queries and keys in attention instead, the layer changes nothing.
+    """
     if kind in ("none", "rotary"):
         return NoPositions()
     part = width if join == "add" else max(width // 8 * 2, 2)

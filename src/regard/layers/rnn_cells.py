@@ -1,4 +1,4 @@
-"""LSTM and GRU cells, with input feeding; the loop over a sequence; a GRU over packed sequences.
+"""LSTM and GRU cells, with an optional second input inside the loop; the loop over time; a GRU for packed sequences.
 
 In this file time is the first axis ([S, B, D]), so that a step of the loop is one contiguous slice. The inputs of a
 cell are projected for all steps in one matrix product before the loop; only the part that depends on the previous step
@@ -46,7 +46,7 @@ class RecurrentCell(nn.Module):
             nn.init.orthogonal_(gate)
 
     def feed_in(self, read_NG: Tensor, fed_ND: Tensor) -> Tensor:
-        """Return `read_NG` plus the part of the gates that depends on the input `fed_ND` (input feeding)."""
+        """Add the projection of `fed_ND`, the input known only in the loop, to `read_NG`, the output of `input`."""
         assert self.input_feeding is not None
         return torch.addmm(read_NG, fed_ND, self.input_feeding.weight.t())
 
@@ -55,7 +55,7 @@ class RecurrentCell(nn.Module):
 
     @abstractmethod
     def forward(self, read_NG: Tensor, state: CellState) -> CellState:
-        """Compute the next state from `read_NG`, the output of `input` for one step, and the previous state."""
+        """Compute the next state from the previous one and `read_NG`, the output of the layer `input` for this step."""
 
 
 class LSTM(RecurrentCell):
@@ -101,7 +101,7 @@ CELLS: dict[str, type[RecurrentCell]] = {"lstm": LSTM, "gru": GRU}
 def unroll(
     cell: RecurrentCell, read_SBG: Tensor, state: CellState, mask_SB: Tensor | None = None, *, backward: bool = False
 ) -> tuple[Tensor, CellState]:
-    """Run a cell over a sequence; return the hidden states [S, B, D] in the order of the sequence, and the last state.
+    """Run a cell over a sequence; return the hidden states [S, B, D] in the order of the sequence, and the final state.
 
     `read_SBG`: the output of `cell.input`. With `backward`, the cell starts at the last step. Where the mask is False,
     the state does not change.
@@ -120,7 +120,7 @@ def unroll(
 
 
 class RecurrentLayer(nn.Module):
-    """One cell, or two cells whose states are concatenated; `backward`: for each cell, whether it starts at the end."""
+    """A layer with one cell per direction, whose states are concatenated; `backward`: for each cell, its direction."""
 
     def __init__(self, kind: str, inputs: int, width: int, backward: tuple[bool, ...]):
         super().__init__()
@@ -141,7 +141,7 @@ class RecurrentLayer(nn.Module):
 
 
 class PackedLayout:
-    """The packed order of sequences [N, S] with padding at the end: by step, in each step the longest first."""
+    """The order of the real tokens of N padded sequences: step by step, and in each step the longest sequence first."""
 
     def __init__(self, mask_NS: Tensor):
         rows, steps = mask_NS.shape
@@ -156,7 +156,7 @@ class PackedLayout:
         """For each step, the number of sequences that have a token at this step."""
 
     def pack(self, x_NSD: Tensor) -> Tensor:
-        """Select the real tokens in packed order: [P, ...]."""
+        """Select the P real tokens of padded sequences, in packed order: [P, ...]."""
         return x_NSD.flatten(0, 1).index_select(0, self.place_P.to(x_NSD.device))
 
     def unpack(self, x_PD: Tensor) -> Tensor:
@@ -167,20 +167,23 @@ class PackedLayout:
 
 
 class PackedGRU(nn.Module):
-    """Two GRUs over packed sequences in opposite directions; their states are concatenated."""
+    """A bidirectional GRU over packed sequences (`PackedLayout`); the states of both directions are concatenated."""
 
     def __init__(self, inputs: int, width: int):
         super().__init__()
         self.forwards, self.backwards = GRU(inputs, width), GRU(inputs, width)
 
     def forward(self, x_PD: Tensor, sizes: list[int]) -> Tensor:
-        """States [P, 2 D] of all tokens; `sizes` is an attribute of `PackedLayout`."""
+        """States [P, 2 D] of P packed tokens; `sizes`: for each step, the number of sequences with a token there."""
         states_PD = run_packed(self.forwards, x_PD, sizes)
         return torch.cat([states_PD, run_packed(self.backwards, x_PD, sizes, backward=True)], dim=-1)
 
 
 def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = False) -> Tensor:
-    """Hidden states [P, D] of a cell over packed sequences, from zeros; with `backward`, from the last token."""
+    """Run a cell over packed sequences, from a state of zeros: hidden states [P, D] of P tokens.
+
+    `sizes`: for each step, the number of sequences that have a token there. With `backward`, the last token is first.
+    """
     states_PD: Tensor = _RunGRU.apply(  # type: ignore[no-untyped-call]
         cell.input(x_PD), cell.recurrent.weight, cell.candidate_bias, sizes, backward
     )
@@ -188,7 +191,7 @@ def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = Fa
 
 
 def _steps(sizes: list[int], backward: bool) -> list[slice]:
-    """For each step, the slice of its packed tokens; with `backward`, the last step is first."""
+    """For each step, the slice of its tokens among all packed tokens; with `backward`, the last step comes first."""
     steps = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
     return steps[::-1] if backward else steps
 

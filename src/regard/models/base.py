@@ -46,7 +46,7 @@ Tree = Any
 
 
 class EncoderOutput(NamedTuple):
-    """An encoded source: its states, their mask (True for real tokens), and other inputs of the decoder."""
+    """An encoded source: its states, their mask (True for real tokens), and what else the decoder reads, e.g. keys."""
 
     states_BSD: Tensor
     mask_BS: Tensor
@@ -98,18 +98,21 @@ class Seq2Seq(Network):
 
     @abstractmethod
     def step(self, token_BW: Tensor, state: Tree, memory: EncoderOutput) -> tuple[Tensor, Tree]:
-        """Scores [B, W, V] of the token after `token_BW`, and the next state."""
+        """Logits [B, W, V] of the token after `token_BW`, and the next state."""
 
     @abstractmethod
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
         """The last decoder states [B, T, D] with teacher forcing, from which the loss is computed."""
 
     def forward(self, source: Source, target_BT: Tensor) -> Tensor:
-        """Scores [B, T, V] of each next token, with teacher forcing."""
+        """Logits [B, T, V] of each next token, with teacher forcing."""
         return self.output(self.hidden(source, target_BT))
 
     def examples(self) -> Iterator[Example]:
-        """Units: sentences, source tokens, target tokens, and pairs of tokens (two source, two target, one of each)."""
+        """Forward passes for `training/flops.py`.
+
+        Units: sentences, source tokens, target tokens, and pairs of tokens (two source, two target, one of each).
+        """
         for source, target in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3)):
             inputs = example_input("BS", 1, source), example_input("BS", 1, target).ids_BS
             amounts = {"sentence": 1, "source_token": source, "target_token": target}
@@ -163,14 +166,17 @@ class ClassifierModel(Network):
         return self.output(self.encode(documents))
 
     def examples(self) -> Iterator[Example]:
-        """Units: documents, segments, tokens, and pairs of tokens of one segment."""
+        """Forward passes for `training/flops.py`. Units: documents, segments, tokens, pairs of tokens in a segment."""
         for segments, size in ((1, 1), (2, 1), (1, 2), (1, 3)):
             amounts = {"document": 1, "sentence": segments, "token": segments * size, "pair": segments * size**2}
             yield Example(partial(self, example_input("BUS", 1, segments, size)), amounts)
 
     @abstractmethod
     def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
-        """The attention weight of each token, [B, U, S]; their sum in a document is 1. `tape`: a trace of `forward`."""
+        """The attention weight [B, U, S] of each token in its document; weights sum to 1 over the document.
+
+        `tape`: the attention records that `layers.hooks.trace` made during `forward`, by the name of the hook.
+        """
 
 
 class Words(Protocol):
@@ -201,7 +207,10 @@ class TaggerModel(Network):
         return self.output(self.encode(sentences))
 
     def examples(self) -> Iterator[Example]:
-        """Units: pieces, words, and pairs of words. The examples include one product with the CRF's matrix per word."""
+        """Forward passes for `training/flops.py`. Units: pieces (characters or subwords), words, and pairs of words.
+
+        Each includes one product with the CRF's matrix per word.
+        """
         for words, size in ((1, 1), (1, 2), (2, 1)):
             amounts = {"piece": words * size, "word": words, "pair": words**2}
             inputs = example_input("BTS", 1, words, size)
@@ -212,7 +221,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 class LayerStack(nn.ModuleList, Generic[Layer]):
-    """An `nn.ModuleList` whose elements have a declared type."""
+    """An `nn.ModuleList` whose elements have a declared type, for the type checker."""
 
     def __init__(self, layers: Iterable[Layer]):
         super().__init__(layers)

@@ -61,9 +61,9 @@ class HANLevel(nn.Module):
     def forward(
         self, x_PD: Tensor, packing: PackedLayout, mask_NS: Tensor, document_P: Tensor, documents: int
     ) -> Tensor:
-        """One vector per sequence, [N, D]; `x_PD`: the inputs of all sequences, packed by `packing`.
+        """One vector [N, D] per sequence; `x_PD`: the vectors of all words (or sentences), packed by `packing`.
 
-        `document_P`: for each input, the index of its document; `documents`: number of documents. All inputs of a
+        `document_P`: for each of them, the index of its document; `documents`: number of documents. All vectors of a
         document get the same dropout mask.
         """
         if self.training:
@@ -75,7 +75,7 @@ class HANLevel(nn.Module):
 
 
 class HAN(ClassifierModel):
-    """The network: word level, sentence level, scores of labels."""
+    """The network: words to sentence vectors, sentences to a document vector, then the scores of the labels."""
 
     def __init__(self, settings: HANSettings, vocabulary: int, labels: int):
         super().__init__()

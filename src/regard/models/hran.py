@@ -170,7 +170,7 @@ class TwoLevelAttentionRecorder:
         return found, torch.cat(shares, dim=-1)
 
     def _spread(self, weights: Tensor, place_BL: Tensor) -> Tensor:
-        """Write weights [B, 1, W, L] to their positions `place_BL` among the source tokens: [B, 1, W, S]."""
+        """Write weights [B, 1, W, L] of L words to their source positions `place_BL`: [B, 1, W, S]."""
         empty = weights.new_zeros(*weights.shape[:-1], self._size + 1)
         return empty.scatter(-1, place_BL[:, None, None].expand_as(weights), weights)[..., : self._size]
 

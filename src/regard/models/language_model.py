@@ -49,7 +49,7 @@ PRESETS: dict[str, ModelSettings] = {"transformer-lm": LanguageModelSettings()}
 
 
 class LanguageModel(Seq2Seq):
-    """A Transformer decoder without cross-attention: each token attends to the tokens before it."""
+    """A Transformer decoder without cross-attention: each token attends to itself and to the tokens before it."""
 
     def __init__(self, settings: LanguageModelSettings, vocabulary: int):
         super().__init__()

@@ -103,7 +103,7 @@ class TextEncoder(Network):
         self.encoder, self.pool, self.drop, self.output = pooled_parts(settings, vocabulary, settings.vector_size)
 
     def examples(self) -> Iterator[Example]:
-        """Units: texts, tokens, and pairs of tokens."""
+        """Forward passes for `training/flops.py`. Units: texts, tokens, and pairs of tokens."""
         for size in (1, 2, 3):
             yield Example(partial(self, example_input("BS", 1, size)), {"text": 1, "token": size, "pair": size**2})
 

@@ -1,4 +1,4 @@
-"""Sequence-to-sequence LSTM (Sutskever), Bahdanau, Luong and GNMT: one recurrent encoder, three decoders.
+"""Sequence-to-sequence LSTM (Sutskever), Bahdanau, Luong (with input feeding), GNMT: one encoder, three decoders.
 
 `NoAttentionDecoder`: "Sequence to Sequence Learning with Neural Networks", Sutskever et al. 2014. The last state of
 each encoder layer is the first state of the decoder layer of the same height; the source is read in reverse order.
@@ -305,7 +305,7 @@ class BahdanauDecoder(nn.Module):
 
 
 class LuongDecoder(nn.Module):
-    """Luong et al.: the top state is the query; the output tanh(W [context; state]) is an input of the next step."""
+    """Luong et al., input feeding: the top state is the query; the next step reads tanh(W [context; top])."""
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()
@@ -341,7 +341,7 @@ class LuongDecoder(nn.Module):
 
 
 class Recurrent(Seq2Seq):
-    """The network: recurrent encoder and one of the three decoders."""
+    """The network: recurrent encoder, and a decoder without attention or with that of Bahdanau or Luong."""
 
     def __init__(self, settings: RecurrentSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()

@@ -1,10 +1,10 @@
 """The Transformer: "Attention Is All You Need", Vaswani et al. 2017.
 
 Departures from the paper, all optional: pre-norm, which trains without a long warm-up; GELU, Swish and SwiGLU instead
-of ReLU; learned, rotary or no positional encodings; encodings concatenated instead of added; restricted self-attention
-in the encoder; encoder and decoder of different depth; after pruning, attention layers with fewer heads or without
-heads. Dropout is as in section 5.4 of the paper: on the embeddings and on the output of each sub-layer, not on the
-attention weights.
+of ReLU; learned, rotary or no positional encodings; encodings concatenated instead of added; local (sliding-window)
+self-attention in the encoder; encoder and decoder of different depth; after pruning, attention layers with fewer heads
+or without heads. Dropout is as in section 5.4 of the paper: on the embeddings and on the output of each sub-layer, not
+on the attention weights.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class FullyPrunedAttention(nn.Module):
         return ()
 
     def start(self, rows: int, width: int) -> KVCache:
-        """A cache without contents, which only counts tokens."""
+        """A KV cache of width 1, which only counts the tokens."""
         empty = self.out["bias"].new_zeros(rows, width, 1, 0, 1)
         return KVCache(empty, empty)
 
@@ -228,7 +228,7 @@ class State(NamedTuple):
 
 
 class Transformer(Seq2Seq):
-    """Encoder and decoder."""
+    """The network: encoder, decoder, output layer."""
 
     def __init__(self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()

@@ -34,7 +34,8 @@ class BlockSettings(ModelSettings):
     """Positional encoding: how the model knows the order of the tokens."""
 
     def check(self) -> None:
-        require(self.width % self.heads == 0, f"model.width {self.width} is not a multiple of model.heads {self.heads}")
+        wrong = f"model.width {self.width} is not a multiple of model.heads {self.heads}; change one of them"
+        require(self.width % self.heads == 0, wrong)
         self.check_rotary()
 
     def check_rotary(self) -> None:
@@ -113,10 +114,10 @@ class TransformerSettings(EncoderSettings):
         )
         self.check_rotary()
         for place, (name, count) in enumerate(self.remaining_heads):
-            guess = nearest(name, self.attentions)
+            guess = nearest(name, self.attentions) or '; a valid name is "encoder.0.self"'
             require(name in self.attentions, f'model.remaining_heads: there is no attention layer "{name}"{guess}')
-            require(0 <= count <= self.heads, f"model.remaining_heads: {name}: {count} heads must be 0 to {self.heads}")
-            require(name not in dict(self.remaining_heads[:place]), f"model.remaining_heads: {name} is listed twice")
+            require(0 <= count <= self.heads, f"model.remaining_heads: {name}: choose 0 to {self.heads} heads")
+            require(name not in dict(self.remaining_heads[:place]), f"model.remaining_heads: list {name} only once")
 
     @property
     def attentions(self) -> tuple[str, ...]:
@@ -137,7 +138,10 @@ class TransformerSettings(EncoderSettings):
         return dict(self.remaining_heads).get(attention, self.heads)
 
     def kept_per_token(self, length: float) -> float:
-        """Counts inputs of layers and dropout masks, for one source token and one target token together."""
+        """How many numbers are kept for the backward pass, for one source token and one target token together.
+
+        These are the inputs of layers and the dropout masks.
+        """
         inner = 2 * self.ffn_width * (self.encoder_layers + self.decoder_layers)
         return inner + self.width * (10 * self.encoder_layers + 18 * self.decoder_layers + 4)
 

@@ -126,7 +126,7 @@ class FastRoute:
 
 
 def fast_routes(tasks: APIRouter) -> list[FastRoute]:
-    """The most used routes: /translate of LibreTranslate's API, and one route per task."""
+    """The routes of the fast path: /translate (LibreTranslate's API), and all routes of `tasks` (POST /v1/<task>)."""
     found = [FastRoute("/translate", libretranslate.translate, libretranslate.PlainTranslateRequest, key_first=False)]
     for route in tasks.routes:
         assert isinstance(route, APIRoute)
@@ -135,7 +135,7 @@ def fast_routes(tasks: APIRouter) -> list[FastRoute]:
 
 
 class FastPath:
-    """ASGI middleware that answers JSON requests to `routes`, and passes all others on to FastAPI."""
+    """ASGI middleware that answers JSON requests to `routes`, and passes all other requests on to FastAPI."""
 
     def __init__(self, app: ASGIApp, service: Service, routes: Iterable[FastRoute]):
         self.app, self.service, self.routes = app, service, {route.path: route for route in routes}

@@ -30,7 +30,10 @@ Result = TypeVar("Result")
 
 
 class Throughput:
-    """Measures the weight of items computed per second, without idle time, to estimate when a client should retry."""
+    """Measures the speed of a queue, to estimate when a client should retry.
+
+    The speed is the sum of the weights of the items (e.g. their characters) per second of computing.
+    """
 
     def __init__(self) -> None:
         self._weight, self._seconds = 0.0, 0.0
@@ -48,12 +51,12 @@ class Throughput:
         self._since = now
 
     def seconds(self, weight: float) -> float:
-        """Estimated number of seconds to compute items of this total weight; DEFAULT_WAIT before the first batch."""
+        """Estimated number of seconds to compute items of this total weight; DEFAULT_WAIT before a measurement."""
         return weight * self._seconds / self._weight if self._weight and self._seconds else DEFAULT_WAIT
 
 
 class QueueFull(Exception):  # noqa: N818  an answer, not an error
-    """The queue is full; there will probably be room in `retry_after` seconds."""
+    """The queue is full; the client can probably send the request again after `retry_after` seconds."""
 
     def __init__(self, retry_after: float):
         super().__init__(f"the queue is full; try again in {retry_after:.1f} s")
@@ -69,7 +72,7 @@ class Closing(Exception):  # noqa: N818
 
 
 class Batcher(Generic[Item, Result]):
-    """A bounded queue for the function `work`, which takes a list of items and returns one result per item."""
+    """A bounded queue whose items are computed in batches by `work`, which returns one result per item."""
 
     def __init__(
         self,
@@ -183,7 +186,7 @@ class Batcher(Generic[Item, Result]):
             self._full_at = request.arrived
 
     def _room(self) -> float:
-        """Number of requests that may wait."""
+        """Number of requests that may wait now: `most_requests`, or half of it if the queue was full recently."""
         was_full = asyncio.get_running_loop().time() - self._full_at < FULL_SECONDS
         return self.most_requests / 2 if was_full else self.most_requests
 
@@ -212,8 +215,8 @@ class Batcher(Generic[Item, Result]):
     def _take(self) -> list[_Place[Item, Result]]:
         """Remove the next batch from the queue and return it.
 
-        The first half of a batch are the next items in turn. The second half are chosen among the next items, up to
-        `LOOKAHEAD` * size: those whose weight is nearest to the mean weight of the first half, to reduce padding.
+        The first half of the batch are the next items in the order of `_turns`. The second half are those of the first
+        `LOOKAHEAD` * size items whose weight is nearest to the mean weight of the first half, to reduce padding.
         """
         same_key = [request for request in self._queue if request.key == self._queue[0].key]
         candidates = list(islice(_turns(same_key), LOOKAHEAD * self.size))
@@ -293,7 +296,7 @@ class _Request(Generic[Item, Result]):
 
 
 class _Place(NamedTuple, Generic[Item, Result]):
-    """One item of a request, by its index."""
+    """An item that waits for a batch: its request, its index in the request, and its weight."""
 
     request: _Request[Item, Result]
     number: int
@@ -313,7 +316,7 @@ def _attempt(work: Callable[[list[Item]], list[Result]], items: list[Item]) -> l
     try:
         results = work(items)
         if len(results) != len(items):
-            raise RuntimeError(f"{len(results)} results for {len(items)} items")
+            raise RuntimeError(f"the function of a queue returned {len(results)} results for {len(items)} items")
         return list(results)
     except Exception as error:
         if len(items) == 1:

@@ -61,8 +61,8 @@ class Capacity:
 class ServedRun:
     """A run and its queues, one for each kind of request that the api.py of its task supports.
 
-    Only the torch thread uses the model, because disabling heads and recording attention change the model while they
-    are active. This class implements the protocol `Host` of regard/tasks/api.py.
+    Only one thread, the torch thread, uses the model, because disabling heads and recording attention change the model
+    while they are active. This class implements the protocol `Host` of regard/tasks/api.py.
     """
 
     def __init__(self, run: Run, name: str, capacity: Capacity, log: Log | None = None):
@@ -228,7 +228,7 @@ def _count_parameters(run: Run) -> int:
 
 
 def _created(run: Run) -> int:
-    """The time when the run was made, in seconds since 1970: from its card, else from its recipe file."""
+    """The time when the run was made, in seconds since 1970: from card.json, else the time of its recipe file."""
     try:
         return int(datetime.fromisoformat(run.card["created"]).timestamp())
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -244,7 +244,7 @@ class NotServed(RegardError):  # noqa: N818  an answer, not a fault
 
 
 class ServedRuns:
-    """All served runs."""
+    """All served runs, by name; finds the run for a pair of languages and detects languages."""
 
     def __init__(self, served: Iterable[ServedRun], capacity: Capacity):
         self.served = {one.name: one for one in served}
@@ -261,7 +261,7 @@ class ServedRuns:
 
     @classmethod
     def open(cls, runs: Sequence[str | Path], settings: ServerSettings, log: Log | None = None) -> ServedRuns:
-        """Open run folders. `log` is called with a line about each conversion to another engine's format."""
+        """Open run folders. `log` gets a line when a run is converted for another engine, such as CTranslate2."""
         opened = [Run.open(folder) for folder in runs]  # wrong names are reported before anything is loaded
         names = unique_names([run.folder for run in opened])
         capacity = Capacity(settings)

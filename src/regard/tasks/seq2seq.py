@@ -39,7 +39,7 @@ class PairData:
 
 
 class TeacherForcing(StreamTrainUnit):
-    """Loss and cost of a model that predicts the next token. A task adds `join` and `validate`."""
+    """Train unit with the loss and the FLOPs of a model that predicts the next token. Subclasses add the batches."""
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
         """Cross-entropy; in training, also label smoothing and R-Drop as set in the recipe."""
@@ -58,7 +58,7 @@ class TeacherForcing(StreamTrainUnit):
 
 
 class Seq2SeqTrainUnit(TeacherForcing):
-    """Batches of pairs of texts. A task adds `validate`."""
+    """Train unit with batches of text pairs. Subclasses add `validate`."""
 
     data: PairData
 
@@ -66,7 +66,11 @@ class Seq2SeqTrainUnit(TeacherForcing):
         super().__init__(recipe, data, model, group, data.train.lengths, data.train.weights)
 
     def batch(self, position: int) -> Batch:
-        """The pairs at this position. Subwords are sampled as set in the recipe, not during cooldown (docs/log.md)."""
+        """The batch at this position of the training stream.
+
+        With `tokenizer.subword_regularization`, the tokens of each text are sampled, except during the cooldown of the
+        learning rate (docs/log.md).
+        """
         index, source, target = self.stream.at(position), self.data.source, self.data.target
         share = self.recipe.tokenizer.subword_regularization * self.stage.augmentation_strength
         if not share:
@@ -89,7 +93,7 @@ class Seq2SeqTrainUnit(TeacherForcing):
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float = 0.0, agreement: float = 0.0) -> Loss:
-    """Loss over target tokens; `smoothing`: share of label smoothing, `agreement`: weight of the R-Drop term."""
+    """Loss summed over target tokens; `smoothing`: share of label smoothing, `agreement`: weight of the R-Drop term."""
     real = batch.target_mask_BT
     states_ND = model.hidden(batch.source, batch.target_input_BT)[real]
     return smoothed_cross_entropy(model.output, states_ND, batch.target_output_BT[real], smoothing, agreement)

@@ -86,9 +86,11 @@ def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> S
         )
     except RuntimeError as error:
         if not (numbers := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))):
-            raise TokenizerError(f"tokenizer: SentencePiece cannot learn from this text ({error})") from None
+            raise TokenizerError(
+                f"tokenizer: SentencePiece cannot learn from this text ({error}); check the training files"
+            ) from None
         smallest = int(numbers[1]) + 1  # PAD
-        problem = f"tokenizer.vocab_size {size} has no room for bytes and letters; set it to {smallest} or more"
+        problem = f"tokenizer.vocab_size {size} is too small for all bytes and letters; set it to {smallest} or more"
         raise VocabularyTooSmallError(problem, smallest) from None
     return SubwordTokenizer(settings.kind, settings.lowercase, model.getvalue())
 
@@ -157,7 +159,7 @@ def load(
     """Open a SentencePiece file as a tokenizer.
 
     `tokens`: only for kind "sentencepiece" (a published model), its tokens in the order of ids. `symbols`: for other
-    kinds, the symbols that the model must have; a model with other symbols is an error.
+    kinds, the strings that must always be one token in this model; other symbols in the model are an error.
     """
     model = path.read_bytes()
     try:
@@ -169,5 +171,7 @@ def load(
     except RuntimeError:
         raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from a copy of the run") from None
     if tokenizer.token(tokenizer.first_byte) != "<0x00>" or tokenizer.symbols != tuple(symbols):
-        raise TokenizerError(f"{path}: a SentencePiece model with another order of ids; take it from a copy of the run")
+        raise TokenizerError(
+            f"{path}: the ids of this SentencePiece model do not fit the run; take it from a copy of the run"
+        )
     return tokenizer

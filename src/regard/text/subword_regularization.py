@@ -83,7 +83,7 @@ class BpeDropout:
         )
 
     def split(self, word: str, drop: float, draw: Draw) -> list[str]:
-        """Segment a word at random. `drop` is the probability that a merge is dropped."""
+        """Segment a word at random. `drop`: probability of dropping a merge; `draw`: a random number in [0, 1)."""
         plain, log_keep = self.plain(word), math.log1p(-drop)
 
         def merges_until_drop() -> int:

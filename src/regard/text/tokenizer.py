@@ -61,7 +61,7 @@ def normalize(text: str, lowercase: bool = False) -> str:
 
 
 def spell(token: str) -> bytes:
-    """The text of a token, in UTF-8."""
+    """The text of a token in UTF-8, with spaces instead of "▁"."""
     return token.replace(SPACE_MARK, " ").encode()
 
 
@@ -232,7 +232,9 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         else:
             raise TokenizerError(f'{path}: unknown kind of tokenizer "{kind}"; a newer version of Regard may know it')
     except OSError as error:
-        raise TokenizerError(f"{error.filename}: cannot read the tokenizer ({error.strerror})") from None
+        raise TokenizerError(
+            f"{error.filename}: cannot read the tokenizer ({error.strerror}); use a copy of the run"
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise TokenizerError(f"{path}: not the header of a tokenizer; take the file from a copy of the run") from None
     if tokenizer.size != size:

@@ -17,7 +17,7 @@ from regard.training.device import scatter
 
 
 class WeightAverage:
-    """Weights of the model (`live`) and their average (`shadow`); in this base class both are the same tensors."""
+    """Weights of the model (`live`) and their average (`shadow`); this base class does not average."""
 
     averages = False
 
@@ -52,7 +52,7 @@ class WeightAverage:
         return {name: tensor.detach() for name, tensor in zip(self.names, self.shadow, strict=True)}
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """The tensors that a checkpoint must contain, by name: the average, and the weights in `kept`."""
+        """The tensors that a checkpoint must contain, by name: the average, and the weights of the last validations."""
         if self.averages:
             yield from ((f"average.{name}", tensor) for name, tensor in self.named().items())
             for slot, tensors in sorted(self.kept.items()):
@@ -60,7 +60,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def load(self, place: str, tensor: Tensor) -> None:
-        """Load the tensor that `tensors` yielded with the name `place`. The caller must clear `kept` before."""
+        """Load the tensor that `tensors` yielded with the name `place`. The caller first clears `kept`."""
         kind, _, name = place.partition(".")
         if not self.averages:
             return
@@ -90,7 +90,7 @@ class ExponentialMovingAverage(WeightAverage):
 
 
 class CheckpointAverage(WeightAverage):
-    """Mean of the weights at the last `count` validations, `every` steps apart; at first, the newest weights."""
+    """Mean of the weights at the last `count` validations, `every` steps apart; before them, the current weights."""
 
     averages = True
 
@@ -105,7 +105,7 @@ class CheckpointAverage(WeightAverage):
 
     @torch.no_grad()
     def checkpoint(self, step: int) -> None:
-        """Replace the oldest weights in `kept` by the weights of this step, and compute the mean."""
+        """Replace the oldest of the last `count` sets of weights by the weights of this step, and compute the mean."""
         self.kept[math.ceil(step / self.every) % self.count] = [parameter.detach().clone() for parameter in self.live]
         checkpoints = [self.kept[slot] for slot in sorted(self.kept)]
         for mean, *versions in zip(self.shadow, *checkpoints, strict=True):

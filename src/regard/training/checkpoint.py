@@ -1,7 +1,9 @@
 """Checkpoints, from which training resumes exactly: two files each, verified by checksum. The last two are kept.
 
 checkpoints/00001500.safetensors   weights, their average, the optimizer state
-checkpoints/00001500.json          progress of the training and the checksum of the tensors; written last
+checkpoints/00001500.json          progress of training and the checksum of the tensors; written last
+
+trainer.py says why a resumed run computes the same numbers as a run without interruption.
 """
 
 from __future__ import annotations
@@ -34,13 +36,16 @@ BEST = "best"
 
 @dataclass
 class TrainingProgress:
-    """Progress of a training. Together with tensors and recipe, it determines all further steps exactly."""
+    """The numbers that a checkpoint stores beside its tensors: step, position in the data, best scores, cooldown.
+
+    These numbers, the tensors and the recipe determine all further steps exactly.
+    """
 
     step: int = 0
     position: int = 0
     """Number of batches taken from the endless stream of training batches."""
     epoch: int = 0
-    """Index of the epoch that contains `position`; a resumed training does not plan the batches of earlier epochs."""
+    """Index of the epoch that contains `position`; a resumed run does not compute the batches of earlier epochs."""
     epoch_start: int = 0
     """Position of the first batch of the epoch `epoch`."""
     seconds: float = 0.0
@@ -70,7 +75,7 @@ class TrainingProgress:
     cooldown_for: str = ""
     """Values that the settings `max_steps`, `max_minutes` and `patience` had when the cooldown started."""
     first_loss: float | None = None
-    """The expected initial loss, or the loss of the first step; a loss several times higher counts as exploded."""
+    """The expected initial loss, or the loss of the first step; a loss several times higher counts as diverged."""
     rate_factor: float = 1.0
     """Factor on the learning rate; it is halved at each rollback."""
     rate_for: str = ""
@@ -195,7 +200,7 @@ def last_step(folder: Path) -> int:
 
 
 def load_best(folder: Path, now: TrainingProgress) -> Loaded | None:
-    """The checkpoint of the last improvement according to the progress `now`; None if it is missing or damaged."""
+    """The checkpoint in the subfolder BEST; None if it is missing, damaged, or not of the last improvement in `now`."""
     try:
         found = load_checkpoint(folder / BEST)
     except RunError:

@@ -1,4 +1,4 @@
-"""The device that trains: CPU or GPU, mixed precision, speed and memory of the machine; the model under DDP or FSDP.
+"""The training device: CPU or GPU, mixed precision, speed and memory; DDP and FSDP; gradient clipping.
 
 One process trains the model as it is. Several processes have a copy of the model each and average the gradients (DDP),
 or have a shard of every tensor each and gather them layer by layer (FSDP2). The training loop is the same for all.
@@ -94,7 +94,7 @@ class ParallelModel:
     """If the model is sharded: a copy that is not sharded, for validation."""
 
     def zero_key_bias_gradients(self) -> None:
-        """Set gradients that are only rounding errors to zero (see `key_biases`)."""
+        """Set the gradients of key biases to zero: they are rounding errors, because softmax cancels the biases."""
         for bias, mask in self._key_biases:
             if bias.grad is not None:
                 bias.grad.mul_(mask)

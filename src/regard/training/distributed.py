@@ -98,7 +98,7 @@ class ProcessGroup:
             yield name, tensor
 
     def advise(self, advice: str) -> None:
-        """Set the advice to the user in the message about a dead process."""
+        """Set what the message about a dead process tells the user to do."""
         if self.heartbeat is not None:
             self.heartbeat.advice = advice
 

@@ -52,7 +52,7 @@ def count_cost(model: Network) -> Cost:
     """Count the operations per unit of the input; the result is cached.
 
     The model runs on its small examples. Each example gives one linear equation, whose unknowns are the costs per unit.
-    Because the examples are short, restricted attention is counted as full attention, and a conversation as one turn.
+    Because the examples are short, local attention is counted as full attention, and a conversation as one turn.
     """
     if model not in _COUNTED:
         examples = list(without_data(model).examples())

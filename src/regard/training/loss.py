@@ -47,7 +47,10 @@ def _sum_chunks(
     states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, agreement: float,
     *, gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    """Smoothed and plain loss, and gradients for states, weight and bias (None if there are none)."""
+    """Sums over all tokens of the smoothed and the plain loss, and the gradients of the smoothed loss.
+
+    The gradients are with respect to states, weight and bias; None without `gradients`. `agreement`: weight of R-Drop.
+    """
     smoothed, plain = states_ND.new_zeros((), dtype=torch.float64), states_ND.new_zeros((), dtype=torch.float64)
     device = states_ND.device.type
     mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)

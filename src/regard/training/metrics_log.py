@@ -1,4 +1,4 @@
-"""Logs of a training: metrics.jsonl, a progress bar (on a terminal) or plain lines (elsewhere), and TensorBoard."""
+"""Logs of training: metrics.jsonl, a progress bar (on a terminal) or plain lines (elsewhere), and TensorBoard."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MetricsFile(TrainingLog):
         self._tokens, self._seconds = 0, 0.0
 
     def on_start(self, progress: TrainingProgress) -> None:
-        """Remove the lines after the checkpoint that training continues from, because they will be written again."""
+        """Open the file. After a resume, remove the lines of steps that will be repeated."""
         kept = [line for line in read_metrics(self.path) if line["step"] <= progress.step]
         lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)
         try:
@@ -172,12 +172,12 @@ class TensorBoard(TrainingLog):
         try:
             from torch.utils.tensorboard.writer import SummaryWriter
         except ImportError:
-            raise SettingsError('train.tensorboard needs the extra: pip install "regard[tensorboard]"') from None
+            raise SettingsError('train.tensorboard needs TensorBoard: pip install "regard[tensorboard]"') from None
         self._make, self._folder, self._every = SummaryWriter, folder, every
         self._writer: SummaryWriter | None = None
 
     def on_start(self, progress: TrainingProgress) -> None:
-        """Open the event file. TensorBoard hides events after the checkpoint that training continues from."""
+        """Open the event file. After a resume, `purge_step` makes TensorBoard discard the events of repeated steps."""
         self._writer = self._make(str(self._folder), purge_step=progress.step + 1)
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
@@ -206,7 +206,10 @@ class TensorBoard(TrainingLog):
 
 
 class SpeedMeter:
-    """The speed of all `processes` over the last steps, in `unit` per second and as a share of the peak."""
+    """Mean speed of the last steps of all processes: `unit` per second, and the share of the peak FLOP/s.
+
+    The peak is measured with a large matrix product.
+    """
 
     def __init__(self, settings: TrainSettings, unit: str = "tokens", processes: int = 1):
         self._settings, self._unit, self._processes = settings, unit, processes
@@ -228,7 +231,7 @@ class SpeedMeter:
 
 
 def share_done(progress: TrainingProgress, settings: TrainSettings) -> float:
-    """Share of the training that is done: of the steps or of the minutes, whichever is larger."""
+    """Share of training that is done: of the steps or of the minutes, whichever is larger."""
     by_steps = progress.step / (progress.cooldown_until or settings.max_steps)
     return max(by_steps, progress.seconds / (60 * settings.max_minutes)) if settings.max_minutes else by_steps
 

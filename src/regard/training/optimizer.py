@@ -63,7 +63,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Tensor:
-    """Approximately the nearest matrices whose singular values are all equal, by the Newton-Schulz iteration."""
+    """Approximately the nearest orthogonal matrices (equal singular values), by the Newton-Schulz iteration.
+
+    N matrices of R rows and C columns are computed together. `product`: data type of the matrix products.
+    """
     wide = matrices_NRC.shape[1] <= matrices_NRC.shape[2]
     x = matrices_NRC if wide else matrices_NRC.mT
     x = (x / (x.norm(dim=(1, 2), keepdim=True) + TINY)).to(product)

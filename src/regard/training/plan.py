@@ -122,7 +122,7 @@ def steps_per_epoch(tokens: float, batch_tokens: float, filled: float = 0.9) -> 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated cost of a training: parameters, memory, arithmetic and time."""
+    """Estimated cost of training: parameters, memory, arithmetic and time."""
 
     parameters: int
     memory: float

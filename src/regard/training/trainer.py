@@ -34,7 +34,7 @@ from regard.training.schedule import ScheduleStage
 from regard.training.signals import StopRequest
 
 MAX_ROLLBACKS = 3
-EXPLODED = 4.0  # times the expected initial loss
+DIVERGED = 4.0  # times the expected initial loss
 LOSS_MEMORY = 0.05  # weight of the newest step in the moving average of the loss
 KEPT_FIELDS = ("seconds", "flops", "tokens", "rate_factor", "rate_for", "rollbacks")
 """Fields of the progress that do not change when training returns to an older checkpoint."""
@@ -62,7 +62,7 @@ class TrainUnit(Protocol):
         """Prepare for batches of the epoch `epoch` and later; `start`: position of the first batch of this epoch."""
 
     def loss(self, model: Any, batch: Any) -> Loss:
-        """The sum of the loss over the batch."""
+        """The loss of the model, summed over the tokens of the batch."""
 
     def flops(self, batch: Any) -> float:
         """Number of operations of a training step on this batch."""
@@ -114,7 +114,7 @@ KeepWeights = Callable[[dict[str, Tensor]], None]
 
 
 class TrainingLog:
-    """A log of the training: the metrics file, the terminal or TensorBoard. The methods here do nothing.
+    """A log of training: the metrics file, the terminal or TensorBoard. The methods here do nothing.
 
     `on_start` is called when training starts or continues, `on_message` with messages to the user, `close` when
     training has ended or was interrupted.
@@ -128,7 +128,7 @@ class TrainingLog:
 
 
 class Trainer:
-    """Trains a model, saves checkpoints, and returns to an older checkpoint if the loss explodes."""
+    """Trains a model, saves checkpoints, and returns to an older checkpoint if the loss diverges."""
 
     def __init__(
         self, model: Network, unit: TrainUnit, settings: TrainSettings, checkpoints: Path, logs: Sequence[TrainingLog],
@@ -143,14 +143,14 @@ class Trainer:
         self._clock = time.monotonic()
         self._stop_requested = False
         self._rollbacks = 0
-        """Number of rollbacks in this session; a resumed training, perhaps with a lower rate, starts with 0."""
+        """Number of rollbacks in this session; a resumed run, perhaps with a lower rate, starts with 0."""
         self._returned_to: int | None = None
         """Step of the checkpoint to which the last rollback returned; None after a later checkpoint was saved."""
 
     def fit(self, keep: KeepWeights, stop: StopRequest) -> TrainingProgress:
         """Train until settings or `stop` end it. `keep` gets the averaged weights after each best validation so far."""
         if not self.load() and not self.save():
-            raise TrainingError("the initial weights are not finite; take them from another copy of the run")
+            raise TrainingError("the initial weights are not finite; start from another run or another train.seed")
         for log in self.logs:
             log.on_start(self.progress)
         try:
@@ -187,7 +187,7 @@ class Trainer:
                 break
 
     def train_step(self, stop: StopRequest) -> bool:
-        """Train one step; if the loss is not finite or has exploded, return False and do not update the weights."""
+        """Train one step; if the loss is not finite or has diverged, return False and do not update the weights."""
         started = time.monotonic()
         progress, settings, group = self.progress, self.settings, self.group
         strength = schedule.regularization_strength(progress.step + 1, settings)
@@ -205,7 +205,7 @@ class Trainer:
         mean, self._stop_requested = loss / tokens, stops > 0
         if progress.first_loss is None:
             progress.first_loss = mean
-        if bad or not math.isfinite(mean) or mean > EXPLODED * progress.first_loss:
+        if bad or not math.isfinite(mean) or mean > DIVERGED * progress.first_loss:
             return False
         self._clock = time.monotonic()
         rate = schedule.learning_rate(progress.step + 1, settings, (progress.cooldown_from, progress.cooldown_until))
@@ -233,7 +233,10 @@ class Trainer:
         return [BatchPart(place, *unit.rows(unit.batch(place), rank, size)) for place in positions]
 
     def _backward(self, parts: Sequence[BatchPart], tokens: float) -> float:
-        """Compute gradients of the mean loss over `tokens` of all processes; return the own sum of plain losses."""
+        """Compute the gradients of the mean loss; return the sum of this process's losses without label smoothing.
+
+        `tokens`: number of target tokens of the step in all processes.
+        """
         self.state.optimizer.zero_grad()
         total = 0.0
         for number, part in enumerate(parts, 1):
@@ -303,18 +306,18 @@ class Trainer:
         """Copy these fields from `now`, the progress before loading, to the loaded progress."""
         self.progress = replace(self.progress, **{name: getattr(now, name) for name in names})
 
-    def roll_back(self, failed: int, problem: str = "the loss exploded") -> None:
-        """After an explosion at step `failed`: return to the last checkpoint, with half the learning rate.
+    def roll_back(self, failed: int, problem: str = "the loss diverged") -> None:
+        """Return to the last checkpoint and halve the learning rate, because the loss diverged at step `failed`.
 
-        If no checkpoint was saved since the explosion before, the last checkpoint may be bad; then return to the
-        checkpoint before it. The best score does not change, because the best weights stay in the run folder.
+        If no checkpoint was saved since the last rollback, the checkpoint may already be bad; then return to the one
+        before it. The best score does not change, because the best weights stay in the run folder.
         """
         now = self.progress
         self._rollbacks += 1
         now.rollbacks, now.rate_factor = now.rollbacks + 1, now.rate_factor / 2
         if self._rollbacks > MAX_ROLLBACKS:
             raise TrainingError(
-                f"the loss exploded {self._rollbacks} times, the last time at step {failed}; "
+                f"the loss diverged {self._rollbacks} times, the last time at step {failed}; "
                 "set a lower train.learning_rate or a longer train.warmup_steps"
             )
         suspect = self._returned_to

@@ -29,7 +29,7 @@ from regard.training.trainer import Validation
 
 
 class DialogueExamples(PairExamples):
-    """Conversations as pairs of context and reply. All pairs of a conversation are in the same part."""
+    """Conversations as pairs of context and reply. All pairs of a conversation are in one part (train, valid, test)."""
 
     test_has_loss = True
 
@@ -45,11 +45,14 @@ class DialogueExamples(PairExamples):
         return ((map(self._fitted, pairs), weight) for pairs, weight in super().corpora())
 
     def texts(self) -> Iterator[str]:
-        """The last turn of each context, and the reply. Earlier turns are left out: they are in other pairs."""
+        """Texts to train the vocabulary on: the last turn of each context, and the reply.
+
+        Earlier turns of a context are left out, because they are in other pairs.
+        """
         return (text for source, target in self.train() for text in (split_turns(source)[-1], target))
 
     def fit_to(self, source: Tokenizer, max_length: int) -> None:
-        """From now on, shorten contexts to `max_length` tokens by dropping their oldest turns."""
+        """Shorten all contexts that are read later to `max_length` tokens, by dropping their oldest turns."""
         self._fit = partial(fit, size=lambda text: len(source.encode(text)), most=max_length)
 
     @property

@@ -46,14 +46,14 @@ def windows(ids: Sequence[int], size: int) -> list[Sequence[int]]:
 
 
 def write_store(run: Run, examples: Parts[str]) -> None:
-    """Write the encoded windows of the training texts, and the held-out texts, into the store of a run."""
+    """Write the encoded windows of the training texts, and the held-out texts, into the folder store/ of a run."""
     tokenizer, size = run.tokenizers[0], run.recipe.data.max_length
     encoded = [
         ([part for ids in tokenizer.encode_many(texts) for part in windows(ids, size)], weight)
         for texts, weight in examples.corpora
     ]
     if not any(found for found, _ in encoded):
-        raise CorpusError(run.recipe.data.train[0].source, "no text has a token")
+        raise CorpusError(run.recipe.data.train[0].source, "the training texts have no tokens; give other texts")
     with new_store(run, examples.held_out) as folder:
         parts = store_parts((len(found), weight) for found, weight in encoded)
         rows = (([list(part)], ()) for found, _ in encoded for part in found)

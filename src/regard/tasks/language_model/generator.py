@@ -49,7 +49,7 @@ class GeneratedText:
 
 
 class TextScore(NamedTuple):
-    """The negative log-likelihood of a text, and the counts for its perplexity."""
+    """The negative log-likelihood of a text, and the counts of tokens, words and bytes that it is divided by."""
 
     negative_log_likelihood: float
     tokens: int
@@ -76,7 +76,7 @@ class TextScore(NamedTuple):
 def sum_scores(scores: Sequence[TextScore]) -> TextScore:
     """The sums of the scores of several texts."""
     if not scores:
-        raise SettingsError("there is no text to score")
+        raise SettingsError("there is no text to score; give at least one text")
     return TextScore(*map(sum, zip(*scores, strict=True)))
 
 
@@ -116,7 +116,7 @@ class TextGenerator:
         settings = self._settings(search)
         check_search(settings, 1, False)
         if settings.beam_size > 1 and not settings.sample:
-            raise SettingsError("a beam search cannot stream its text; set search.beam_size to 1, or sample")
+            raise SettingsError("a beam search cannot stream its text; set beam_size = 1 or sample = true in [search]")
         searcher = Searcher([self.model], self.tokenizer, self.tokenizer, settings)
         return spell(searcher.stream(self._input(beginning)), self.tokenizer)
 

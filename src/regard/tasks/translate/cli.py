@@ -66,7 +66,7 @@ def read_document(options: argparse.Namespace, kind: str, run: Run) -> Document:
     if options.nbest > 1:
         raise SettingsError(f"--nbest {is_whole}")
     if options.out and not Path(options.out).absolute().parent.is_dir():
-        raise SettingsError(f"--out {options.out}: there is no folder {Path(options.out).parent}")
+        raise SettingsError(f"--out {options.out}: there is no folder {Path(options.out).parent}; create it first")
     if options.text is not None:
         document = parse("the text", f"{options.text}\n".encode(), format=kind)
     else:

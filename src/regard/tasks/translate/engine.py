@@ -111,7 +111,7 @@ class Engine:
         if sources and (most := max(map(len, sources)) + 1) > self.longest:
             problem = f"a sentence of {most} tokens is longer than the {self.longest} positions of the exported model"
             advice = f"set search.max_source_tokens below {self.longest}, so that long lines are split"
-            raise ModelError(f"{problem}; cut the sentence, or {advice}")
+            raise ModelError(f"{problem}; shorten the sentence, or {advice}")
         longest = [min(limit, self.longest) for limit in longest]
         exact = stop == "exact"
         options = {
@@ -212,7 +212,10 @@ def engine_folder(run: Run, quantization: Quantization) -> Path:
 
 
 def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_limit: bool) -> list[list[int]]:
-    """Return batches of sentence indices, sorted by length. If `one_limit`, `longest` is equal in a batch."""
+    """Return batches of sentence indices, longest sentences first. `longest`: the maximum length of each output.
+
+    If `one_limit`, all sentences of a batch have the same maximum length of the output.
+    """
     batches: list[list[int]] = []
     for place in sorted(range(len(sources)), key=lambda place: (-len(sources[place]), -longest[place])):
         full = not batches or len(batches[-1]) == BATCH
@@ -292,7 +295,11 @@ def open_fast(
     quantization: Quantization = "int8",
     log: Log | None = None,
 ) -> FastTranslator | None:
-    """Open the run with CTranslate2; None if torch is used (`choose_engine`), also if "auto" cannot write the model."""
+    """Open the run with CTranslate2, or return None if torch must be used (`choose_engine`).
+
+    With "auto", the result is also None if the converted model cannot be written. `asked`: given command-line options
+    that need torch.
+    """
     if choose_engine(wanted, run, search, asked) == "torch":
         return None
     try:

@@ -94,7 +94,7 @@ class TranslationFile(AbstractContextManager["TranslationFile"]):
                 self.done = self._begin(resume)
             self._file = self.part.open("a", encoding="utf-8")
         except OSError as error:
-            raise CorpusError(str(path), f"cannot write ({error.strerror})") from None
+            raise CorpusError(str(path), f"cannot be written ({error.strerror})") from None
 
     def _begin(self, resume: bool) -> int:
         """Return the number of complete lines in the partial file, after removing an incomplete last line."""

@@ -85,16 +85,19 @@ def explain(
 def compare_explanations(
     translator: Translator, examples: Sequence[ExplainedExample], ways: Ways = EVERY_WAY, **settings: Any
 ) -> Faithfulness:
-    """Measure how faithful `ways` (by name: method, options) are; `settings` are those of `measure_faithfulness`."""
+    """Measure how faithful attribution methods are to the model.
+
+    `ways` has the method and its options by name; `settings` are arguments of `measure_faithfulness`.
+    """
     ways = {name: (method, _options(translator, options)) for name, (method, options) in ways.items()}
     cases = [read_case(translator, one) for one in examples if one.source.strip() and one.target.strip()]
     return measure_faithfulness(translator.model, cases, ways, **settings)
 
 
 def read_case(translator: Translator, example: ExplainedExample) -> ExplainedPair:
-    """Convert a text pair to tokens and words."""
+    """Convert a text pair to the tensors and words that the attribution methods need."""
     if not example.source.strip():
-        raise SettingsError("the text is empty; there is nothing to explain")
+        raise SettingsError("the text is empty; give a text to explain")
     ids = translator.source.encode(example.source), translator.target.encode(example.target)
     batch = make_batch([ids], translator.source.pad, translator.target.pad).to(translator.model.output.weight.device)
     source, target = text_side(translator.source, example.source), text_side(translator.target, example.target)
@@ -128,7 +131,8 @@ def identify(translator: Translator, lines: Sequence[str], *, whole_vocabulary: 
     """
     encoded = sorted({tuple(ids) for ids in translator.source.encode_many(list(lines)) if ids})
     if len(encoded) < FEWEST:
-        raise SettingsError(f"token identifiability needs {FEWEST} different held-out lines, not {len(encoded)}")
+        problem = f"token identifiability needs {FEWEST} different held-out lines, not {len(encoded)}"
+        raise SettingsError(f"{problem}; give more pairs with --pairs")
     Random(1).shuffle(encoded)
     encoded = encoded[:MOST]
     cut = round(0.7 * len(encoded))  # as in Brunner et al.
@@ -159,7 +163,10 @@ class CorpusMeasurements(NamedTuple):
 def survey(
     run: Run, pairs: Sequence[Pair] = (), *, sentences: int, log: Callable[[str], None] = lambda message: None
 ) -> CorpusMeasurements:
-    """Measure and store faithfulness (first `sentences` pairs) and identifiability (all; default: held-out pairs)."""
+    """Measure the faithfulness of explanations and token identifiability, and store both in the run folder.
+
+    `pairs` are, by default, the held-out pairs of the run. Faithfulness uses the first `sentences` pairs.
+    """
     pairs = [pair for pair in pairs or run.held_out() if pair.source.strip() and pair.target.strip()]
     if not pairs:
         raise SettingsError(

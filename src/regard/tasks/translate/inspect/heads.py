@@ -102,10 +102,13 @@ def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
 def parsed_examples(
     path: str, target: str, count: int, translate: Callable[[list[str]], list[str]]
 ) -> list[AnnotatedExample]:
-    """Return the first sentences of the CoNLL-U file `path`; their translations are lines of `target`, or new ones."""
+    """Return the first `count` sentences of the CoNLL-U file `path`, with their dependencies and translations.
+
+    The translations are the lines of the file `target` or, if it is empty, made by `translate`.
+    """
     parses = list(islice(read_conllu(path), count))
     if not parses:
-        raise CorpusError(path, "has no sentence")
+        raise CorpusError(path, "has no sentence; give a CoNLL-U file with sentences")
     if not target:
         targets = translate([parse.text for parse in parses])
     elif len(targets := list(islice(read_lines(target), count))) < len(parses):
@@ -118,7 +121,10 @@ def parsed_examples(
 
 
 def with_links(examples: Sequence[AnnotatedExample], path: str, first: int = 0) -> list[AnnotatedExample]:
-    """Add alignments of a file, e.g. "0-0 1-2", line by line; words are separated by spaces, or those of CoNLL-U."""
+    """Add the word alignments in the file `path`, which has a line such as "0-0 1-2" for each example.
+
+    Indices start at `first`. They count words separated by spaces, or the source words of a CoNLL-U file.
+    """
     lines = list(islice(read_lines(path), len(examples)))
     if len(lines) < len(examples):
         raise CorpusError(path, f"{len(lines):,} lines for {len(examples):,} pairs; give one line for each")
@@ -224,10 +230,13 @@ def describe_heads(
     training: Sequence[AnnotatedExample] = (),
     log: Callable[[str], None] = lambda message: None,
 ) -> tuple[HeadReport, ...]:
-    """Measure every head, in the order of the layers; tokens are counted in `training` or else in the examples."""
+    """Measure the roles, confidence and importance of every head, in the order of the layers.
+
+    Token frequencies, for heads that attend to rare tokens, are counted in `training` or else in the examples.
+    """
     model, source, target = translator.model, translator.source, translator.target
     if not attention_hooks(model):
-        raise SettingsError("this model has no attention, so there are no heads to measure")
+        raise SettingsError("this model has no attention heads to measure; choose a run with attention")
     examples = [example for example in examples if example.source.strip() and example.target.strip()]
     if not examples:
         raise SettingsError("no pair has text on both sides; give pairs with text, at best a few hundred")
@@ -251,8 +260,7 @@ def describe_heads(
 def choose_alignment(
     translator: Translator, examples: Sequence[AnnotatedExample]
 ) -> tuple[RankedHead, AlignmentScores]:
-    """Choose the heads, `shift` and rule (see `AlignmentHeads`) that align words best.
-
+    """Choose the cross-attention heads that align words best, and how to use them (see `AlignmentHeads`).
     Returns the choice with its scores and, for comparison, the scores of the mean of all heads. The choice is made on
     every second example with a gold alignment; both scores are measured on the other examples.
     """
@@ -307,13 +315,13 @@ def text_batches(pairs: Sequence[Pair | AnnotatedExample], source: Tokenizer, ta
 
 
 def token_frequencies(texts: list[str], tokenizer: Tokenizer) -> Tensor:
-    """Count how often each token [V] occurs in the texts."""
+    """Count how often each token of the vocabulary occurs in the texts. Returns a tensor [V]."""
     ids = [id for row in tokenizer.encode_many(texts) for id in row]
     return torch.bincount(torch.tensor(ids, dtype=torch.long), minlength=tokenizer.size)
 
 
 class CandidateRoles(NamedTuple):
-    """The roles that heads may have in one sentence, for all layers of a kind (encoder, decoder, cross)."""
+    """The roles that can be tested on one sentence, for the heads of a kind of attention (encoder, decoder, cross)."""
 
     seen_TS: Tensor
     """Mask of the queries and keys that are used: all except start and end tokens."""
@@ -356,7 +364,10 @@ def attention_kind(name: str) -> str:
 def _syntax(
     relations: Sequence[WordRelation], pieces: Sequence[Piece], special: tuple[int, int]
 ) -> dict[HeadLook, Tensor]:
-    """Return masks [T, S] of the keys of each relation. `special`: number of special tokens before and after pieces."""
+    """Return, for each relation, a mask [T queries, S keys] of the token pairs that it connects.
+
+    `special`: number of special tokens before and after `pieces`.
+    """
     right: dict[HeadLook, Tensor] = {}
     for name, queries, keys in relations:
         look = HeadLook("syntactic", name)
@@ -366,7 +377,7 @@ def _syntax(
 
 
 def _tokens(pieces: Sequence[Piece], spans: Sequence[Span]) -> Tensor:
-    """Return a mask of the tokens that overlap one of the spans. A token for a space belongs to the next word."""
+    """Return a mask of the tokens that overlap one of the character spans. A space token belongs to the next word."""
     places = [(piece.start, max(piece.end, piece.start + 1)) for piece in pieces]
     return torch.tensor([any(start < b and a < end for a, b in spans) for start, end in places], dtype=torch.bool)
 

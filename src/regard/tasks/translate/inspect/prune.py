@@ -56,7 +56,7 @@ CHUNK = 50
 
 
 class GateTrainUnit(TranslateTrainUnit):
-    """Trains gates on the heads. A penalty decreases the share of open gates from 1 to `goal`.
+    """Trains a gate (0: closed, 1: open) for each head. A penalty decreases the share of open gates from 1 to `goal`.
 
     The penalty has the same gradient for every gate, so the gates of the least important heads close first.
     `share_done` returns the share of training that is done.
@@ -78,7 +78,7 @@ class GateTrainUnit(TranslateTrainUnit):
 
 
 def learn_gates(model: Seq2Seq, recipe: Recipe, prepared: PairData, left: int, *, weights_follow: bool) -> HeadGates:
-    """Train gates on the heads of a model until `left` gates are open. `weights_follow` trains the weights, too."""
+    """Train a gate for each head of a model until `left` gates are open. `weights_follow` trains the weights, too."""
     settings = replace(
         recipe.train, ema_decay=0.0, average_checkpoints=0, cooldown=0.0, patience=0,
         validate_every=recipe.train.max_steps, checkpoint_every=recipe.train.max_steps,
@@ -202,7 +202,10 @@ def prune_run(
 
 
 def _train_again(run: Run, minutes: float | None, data: DataSettings | None, overrides: Iterable[str]) -> Recipe:
-    """The recipe for further training. With enough time, the full learning rate is best (Renda et al. 2020)."""
+    """The recipe for training during and after pruning. With little time, the learning rate is lower than in the run.
+
+    With enough time, the full learning rate is best (Renda et al. 2020).
+    """
     for override in (overrides := list(overrides)):
         if not override.strip().startswith(("train.", "search.")):
             raise SettingsError(f"--set {override}: only train. and search. settings can be changed by pruning")
@@ -226,7 +229,7 @@ def _train_again(run: Run, minutes: float | None, data: DataSettings | None, ove
 
 
 def _part(recipe: Recipe, share: float) -> Recipe:
-    """Return the recipe with the share `share` of its training time."""
+    """Return the recipe with its training time (steps and minutes) multiplied by `share`."""
     train = recipe.train
     steps = max(round(share * train.max_steps), 1)
     return replace(recipe, train=replace(train, max_minutes=share * train.max_minutes, max_steps=steps))
