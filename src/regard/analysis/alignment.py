@@ -180,11 +180,15 @@ def read_choice(stored: Any, where: str) -> AlignmentHeads:
         heads = tuple(Head(str(name), int(number)) for name, number in stored["heads"])
         shift, rule = stored.get("shift", False), stored.get("rule", "cover")
     except (TypeError, ValueError, KeyError, AttributeError):
-        problem = f'{where}: "alignment" does not list heads as [name, number]'
-        raise RunError(f"{problem}; run regard heads --choose-alignment to write it again") from None
+        raise RunError(
+            f'{where}: "alignment" does not list heads as [name, number]; '
+            "run regard heads --choose-alignment to write it again"
+        ) from None
     if rule not in RULES or not isinstance(shift, bool):
-        allowed = f"rule must be one of {', '.join(RULES)}, and shift true or false"
-        raise RunError(f'{where}: "alignment": {allowed}; run regard heads --choose-alignment to write it again')
+        raise RunError(
+            f'{where}: in "alignment", rule must be one of {", ".join(RULES)}, and shift must be true or false; '
+            "run regard heads --choose-alignment to write it again"
+        )
     return AlignmentHeads(heads, shift, rule)
 
 
@@ -201,7 +205,7 @@ def read_gold(text: str) -> tuple[Links, Links]:
     for part in text.split():
         found = re.fullmatch(r"(\d+)([-p?])(\d+)", part, re.ASCII)
         if not found:
-            raise ModelError(f'"{part}" is not a link; write links as 0-0 1-2: index of source word, -, target word')
+            raise ModelError(f'"{part}" is not a link; write links as 0-0 1-2: source word, then target word')
         link = int(found[1]), int(found[3])
         maybe.add(link)
         if found[2] == "-":

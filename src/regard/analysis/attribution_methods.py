@@ -74,7 +74,7 @@ def attention(model: Seq2Seq, pair: TokenPair, *, layer: int | None = None) -> A
 
 @torch.no_grad()
 def rollout(model: Seq2Seq, pair: TokenPair) -> Attribution:
-    """Attribution by attention rollout: the product over layers of the mean of attention weights and identity.
+    """Attribution by attention rollout: multiply, over all layers, the mean of attention weights and identity matrix.
 
     The identity matrix stands for the residual connection. Cost: one forward pass.
     """
@@ -130,9 +130,10 @@ def _head_means(model: Seq2Seq, pair: TokenPair) -> dict[str, Tensor]:
 
 
 def gradient(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> Attribution:
-    """Attribution by gradient of an output token's log-probability at the embedding x, times (x - baseline).
+    """Attribution by gradient times input: the gradient of an output token's log-probability, times (x - baseline).
 
-    `baseline`: the token that replaces a removed token; None means zeros. Cost: 3 forward passes, T backward passes.
+    x is the input embedding. `baseline`: ids of a source and a target token that stand for a removed token, or None for
+    zeros. Cost: 3 forward passes, T backward passes.
     """
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
     one = read.source_NSD.new_ones(1)
@@ -153,8 +154,9 @@ def integrated(
     Cost: `steps` + 4 forward passes and T x `steps` backward passes, in batches.
     """
     if steps < 1 or rule not in ("gauss", "midpoint"):
-        wanted = 'steps must be at least 1, and rule must be "gauss" or "midpoint"'
-        raise ModelError(f'integrated: {wanted}, not steps={steps} and rule="{rule}"')
+        raise ModelError(
+            f'integrated: steps must be at least 1, and rule must be "gauss" or "midpoint", not {steps} and "{rule}"'
+        )
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
     if rule == "gauss":
         places, shares = np.polynomial.legendre.leggauss(steps)
@@ -196,7 +198,8 @@ def _integrate(
 def occlusion(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> Attribution:
     """Attribution by the decrease of an output token's log-probability when an input token is removed.
 
-    `baseline`: the token that replaces a removed token; None means zeros. Cost: S + T + 3 forward passes, in batches.
+    `baseline`: ids of a source and a target token that replace a removed token, or None for an embedding of zeros.
+    Cost: S + T + 3 forward passes, in batches.
     """
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
     source_length = read.source_NSD.shape[1]

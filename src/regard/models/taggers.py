@@ -47,7 +47,7 @@ class WordEncoderSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class BiGRUCRFSettings(WordEncoderSettings):
-    """Settings of a tagger: word vectors from characters or subwords, bidirectional GRUs over words, a label CRF."""
+    """Settings of a tagger: word vectors from characters or subwords, bidirectional GRUs, and a CRF over the labels."""
 
     kind: ClassVar[str] = "tagger"
     network: ClassVar[str] = "BiGRUCRF"
@@ -68,7 +68,7 @@ class BiGRUCRFSettings(WordEncoderSettings):
 
 @dataclass(frozen=True)
 class TransformerCRFSettings(SmallEncoderSettings, WordEncoderSettings):
-    """Settings of a tagger: word vectors from characters or subwords, Transformer blocks over words, a label CRF."""
+    """Settings of a tagger: word vectors from characters or subwords, Transformer blocks, and a CRF over the labels."""
 
     kind: ClassVar[str] = "tagger"
     network: ClassVar[str] = "TransformerCRF"

@@ -80,7 +80,7 @@ class SmallEncoderSettings(EncoderSettings):
 
 @dataclass(frozen=True)
 class TransformerSettings(EncoderSettings):
-    """Settings of the Transformer (Vaswani et al. 2017); presets "-base" and "-big" have the sizes of the paper."""
+    """Settings of the Transformer (Vaswani et al. 2017); transformer-base and transformer-big have the paper's sizes."""
 
     kind: ClassVar[str] = "seq2seq"
     network: ClassVar[str] = "regard.models.transformer.Transformer"
@@ -148,7 +148,7 @@ class TransformerSettings(EncoderSettings):
 
 @dataclass(frozen=True)
 class TextEncoderSettings(SmallEncoderSettings):
-    """Settings of a text encoder, which computes one vector per question or answer; similar texts get similar ones."""
+    """Settings of a text encoder: one vector per question or answer; similar texts get similar vectors."""
 
     kind: ClassVar[str] = "text-encoder"
     network: ClassVar[str] = "regard.models.pooled_encoders.TextEncoder"
