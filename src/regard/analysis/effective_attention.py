@@ -48,7 +48,7 @@ class EffectiveAttention:
 
     @property
     def dimension_H(self) -> Tensor:
-        """For each head, the largest dimension over all rows of the null space, which does not affect the output."""
+        """For each head, the dimension of the null space (changes of weights without effect), the largest of all rows."""
         return self.dimension_HT.amax(-1)
 
     @property

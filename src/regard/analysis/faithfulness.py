@@ -116,12 +116,12 @@ def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal
 
 
 def area(curve_TK: Tensor) -> float:
-    """Area under a curve of K points, averaged over T target words; the x axis, a share of words, is from 0 to 1."""
+    """Area under curves of K points, averaged over T target words; the x axis (share of source words) is 0 to 1."""
     return torch.trapezoid(curve_TK, dx=1 / (curve_TK.shape[1] - 1)).mean().item()
 
 
 def on_grid(curve_TK: Tensor) -> Tensor:
-    """Average the curves of T target words, and interpolate the K points at GRID equally spaced points."""
+    """Average the curves (K points each) of T target words, and interpolate to GRID equally spaced points."""
     last = curve_TK.shape[1] - 1
     place = torch.linspace(0, last, GRID)
     below = place.floor().long().clamp_max(last - 1)
@@ -227,7 +227,10 @@ class Faithfulness:
 
     @property
     def verdict(self) -> str:
-        """A sentence that says which methods are above, below or not different from attention on the deletion curve."""
+        """A sentence that says which methods have a larger, smaller or similar deletion area compared with attention.
+
+        The comparison uses the 95 % interval of the difference.
+        """
         gains = {row.name: row.deletion_gain for row in self.rows if row.deletion_gain and row.name != REFERENCE}
         if not gains:
             return f"Nothing was compared with {REFERENCE}."

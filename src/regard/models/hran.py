@@ -223,7 +223,7 @@ class TurnLayout(NamedTuple):
 
 
 def find_utterances(ids_BS: Tensor, mask_BS: Tensor, marker: int) -> TurnLayout:
-    """Split conversations into utterances after every token with the id `marker`, which belongs to its utterance."""
+    """Split conversations into utterances: each ends with the token id `marker`, except the last."""
     rows, size = ids_BS.shape
     place_BS = torch.arange(size, device=ids_BS.device).expand(rows, -1)
     closes_BS = (ids_BS == marker) & mask_BS

@@ -80,7 +80,7 @@ class SmallEncoderSettings(EncoderSettings):
 
 @dataclass(frozen=True)
 class TransformerSettings(EncoderSettings):
-    """Settings of the Transformer (Vaswani et al. 2017); transformer-base and transformer-big have the paper's sizes."""
+    """Settings of the Transformer (Vaswani et al. 2017); transformer-base and transformer-big are the paper's models."""
 
     kind: ClassVar[str] = "seq2seq"
     network: ClassVar[str] = "regard.models.transformer.Transformer"
