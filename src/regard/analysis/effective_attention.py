@@ -48,7 +48,7 @@ class EffectiveAttention:
 
     @property
     def dimension_H(self) -> Tensor:
-        """For each head, the dimension of the null space (changes of weights without effect), the largest of all rows."""
+        """For each head, the largest dimension of a row's null space (changes of weights without effect)."""
         return self.dimension_HT.amax(-1)
 
     @property
