@@ -80,7 +80,7 @@ class SmallEncoderSettings(EncoderSettings):
 
 @dataclass(frozen=True)
 class TransformerSettings(EncoderSettings):
-    """Settings of the Transformer (Vaswani et al. 2017). The presets transformer-base and -big have the paper's sizes."""
+    """Settings of the Transformer (Vaswani et al. 2017). Presets transformer-base and -big have the paper's sizes."""
 
     kind: ClassVar[str] = "seq2seq"
     network: ClassVar[str] = "regard.models.transformer.Transformer"
