@@ -255,7 +255,7 @@ class Trainer:
         return total
 
     def validate(self, keep: KeepWeights) -> bool:
-        """Score the averaged weights; pass them to `keep` if they are the best so far; False if a number is not finite."""
+        """Score the averaged weights; pass the best so far to `keep`; return False if a number is not finite."""
         progress, group = self.progress, self.group
         self.state.average.checkpoint(progress.step)
         self.model.eval()
