@@ -254,7 +254,7 @@ def read_po(path: Path, languages: Languages) -> Iterator[Pair]:
 
     A plural entry gives several pairs: the singular with the first translation, and the plural with each of the other
     translations. If there is only one translation, singular and plural are paired with it. If the language of the
-    catalog is the source language, source and target are swapped. The whole file is held in memory, since polib does so.
+    catalog is the source language, source and target are swapped. The whole file is held in memory by polib.
     """
     catalog = _parse_po(path)
     code, backwards = catalog.metadata.get("Language", ""), False

@@ -248,7 +248,7 @@ def held_out_sizes(data: DataSettings, most: int) -> tuple[int, int]:
 
 
 def split_texts(texts: Sequence[str], data: DataSettings, seed: int) -> bytes:
-    """Split texts into train, valid and test. Return one byte per text: its part in `PARTS`, the same for equal texts."""
+    """Split texts into train, valid and test. Return a byte per text: its part in `PARTS`, the same for equal texts."""
     valid, test = held_out_sizes(data, max(len(texts) // SHARE, 1))
     if not valid and not test:
         return bytes(len(texts))
