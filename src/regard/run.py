@@ -180,7 +180,7 @@ class Run:
                 self.checksums.write(file, content)
 
     def new_store(self) -> contextlib.AbstractContextManager[Path]:
-        """Context manager that yields a new folder for the token ids of the training data and then moves it to store/."""
+        """Context manager: yields a new folder for the token ids of the training data, then moves it to store/."""
         return atomic_folder(self.folder / "store")
 
     @property
