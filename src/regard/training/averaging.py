@@ -17,7 +17,10 @@ from regard.training.device import scatter
 
 
 class WeightAverage:
-    """Base class; does not average. `live`: the weights of the model; `shadow`: their average, here `live` itself."""
+    """Base class of weight averages; it does not average.
+
+    `live`: the weights of the model; `shadow`: their average, here the same tensors.
+    """
 
     averages = False
 
@@ -108,7 +111,7 @@ class CheckpointAverage(WeightAverage):
 
     @torch.no_grad()
     def checkpoint(self, step: int) -> None:
-        """Store the current weights in place of those of the oldest validation, and compute the mean of all stored."""
+        """Store the current weights in place of those of the oldest validation; average all stored weights."""
         self.kept[math.ceil(step / self.every) % self.count] = [parameter.detach().clone() for parameter in self.live]
         checkpoints = [self.kept[slot] for slot in sorted(self.kept)]
         for mean, *versions in zip(self.shadow, *checkpoints, strict=True):

@@ -114,13 +114,13 @@ class TrainingState:
         return whole
 
     def all_finite(self, gathered: Mapping[str, Tensor]) -> bool:
-        """Whether all numbers in the result of `collect` are finite; every process must call this, and all agree."""
+        """Whether all of `gathered`, a result of `collect`, is finite. Every process must call this; all get one answer."""
         (bad,) = self.group.sum(not all(bool(tensor.isfinite().all()) for tensor in gathered.values()))
         return not bad
 
     @torch.no_grad()
     def load(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Load the (name, tensor) pairs of a checkpoint. Every process must pass all pairs, not sharded."""
+        """Load a checkpoint: pairs of name and tensor. Every process must pass all pairs, not sharded."""
         parameters = dict(self.model.named_parameters())
         self.average.kept.clear()
         moments: dict[str, dict[str, Tensor]] = defaultdict(dict)
@@ -140,7 +140,7 @@ class TrainingState:
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: TrainingProgress, kept: int = KEPT) -> None:
-    """Write the checkpoint of `progress.step`; remove those of later steps, and old ones so that only `kept` remain."""
+    """Write the checkpoint of `progress.step`; remove those of later steps, and the oldest so that `kept` remain."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
@@ -206,7 +206,7 @@ def last_step(folder: Path) -> int:
 def load_best(folder: Path, now: TrainingProgress) -> Loaded | None:
     """The checkpoint in the subfolder "best", saved when a validation last improved; None if missing or damaged.
 
-    Also None if it does not have the step and the scores of the last improvement that `now`, the progress, records.
+    `now`: the current progress. The result is also None if its last improvement has another step or other scores.
     """
     try:
         found = load_checkpoint(folder / BEST)

@@ -105,7 +105,7 @@ class ParallelModel:
 
 
 def parallelize(model: Network, loss: LossFunction, settings: TrainSettings, group: ProcessGroup) -> ParallelModel:
-    """Prepare a model for training by DDP, by FSDP2 (`train.fsdp`), or by one process; all must pass the same model."""
+    """Prepare a model for DDP, FSDP2 (`train.fsdp`), or a single process. All processes must pass the same model."""
     module = LossModule(model, loss, settings, next(model.parameters()).device)
     if group.size == 1:
         return ParallelModel(model, module, lambda last: nullcontext())
@@ -149,10 +149,10 @@ def _shard(model: Network, module: LossModule) -> ParallelModel:
 def key_biases(model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield each bias vector that contains the bias of the keys, and a mask that is 0 for the keys and 1 elsewhere.
 
-    These are the biases of the QKV or KV projections in cross-attention, and in self-attention without rotary encoding.
-
-    The bias of the keys adds the same number to all scores of a query, which softmax cancels. So its gradient is zero,
-    except for rounding errors, which Adam would scale up to full steps that depend on the number of processes.
+    These are the biases of the key-value projection in cross-attention, and of the query-key-value projection in
+    self-attention without rotary encoding. The bias of the keys adds the same number to all scores of a query, which
+    softmax cancels. So its gradient is zero, except for rounding errors, which Adam would scale up to full steps that
+    depend on the number of processes.
     """
     for part in model.modules():
         if isinstance(part, SelfAttention) and part.rotary is None:
@@ -182,7 +182,7 @@ def scatter(whole: Tensor, like: Tensor) -> Tensor:
 
 
 def clip_gradients(model: Network, limit: float) -> float:
-    """Scale all gradients so that their joint L2 norm is at most `limit` (0: no limit); return the norm before it."""
+    """Scale all gradients so that their joint L2 norm is at most `limit` (0: no limit); return the norm before."""
     gradients: list[Tensor] = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     norm = gather(torch.nn.utils.get_total_norm(gradients))
     if limit:
@@ -221,7 +221,7 @@ def measure_machine(device: str = "auto") -> Machine:
 
 @cache
 def matmul_peak(device: str = "cpu", kind: torch.dtype = torch.float32) -> float:
-    """Floating-point operations per second of a large matrix product of type `kind`: the best speed within 0.3 s."""
+    """Floating-point operations per second of a large matrix product on `device`, with the data type `kind`."""
     size = 1024
     a, b = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     best, until = float("inf"), time.perf_counter() + 0.3

@@ -74,7 +74,7 @@ class ProcessGroup:
         return found[0]  # type: ignore[return-value]
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
-        """The items that this process must compute: one of every n, for n processes. `join` collects the results."""
+        """The items that this process must compute: every n-th item, for n processes. `join` collects the results."""
         return items[self.rank :: self.size]
 
     def join(self, items: Sequence[T]) -> list[T]:
@@ -203,7 +203,7 @@ class Heartbeat:
         return self._ended.is_set()
 
     def wait_for_first(self, what: str, *, first: bool) -> None:
-        """Wait until the first process, too, calls this with the name `what`; `first`: whether this process is it."""
+        """Wait until the first process calls this with the same name `what`; `first`: True in the first process."""
         key = self._key(what)
         if first:
             self._store.set(key, "here")
@@ -266,7 +266,7 @@ class Heartbeat:
         return found
 
     def _end_after(self, failure: dict[str, Any]) -> None:
-        """End this process because of `failure`, as stored; print it if this process found it or `reports` is True."""
+        """End this process because of `failure`, a stored report; print it if it is from this process, or if `reports`."""
         if not failure["problem"]:
             time.sleep(BEAT)  # torchrun ends all as soon as one exits: let the failed process print its error first
         self._end(failure["problem"] if self.reports or failure["by"] == self.me.rank else "")

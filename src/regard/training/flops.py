@@ -34,7 +34,7 @@ class Cost(dict[str, float]):
 
 
 def pair_amounts(rows: int, source_length: int, target_length: int) -> dict[str, int]:
-    """The arguments of `Cost.forward` for a padded batch of `rows` sentence pairs: its sentences, tokens and pairs."""
+    """The arguments of `Cost.forward` for a padded batch of `rows` sentence pairs: numbers of tokens etc."""
     return {
         "sentence": rows,
         "source_token": rows * source_length,

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter
 
 SECONDS_BETWEEN_LINES = 20.0
-FIX = "check the permissions and the free space of the disk, then resume training"
 
 
 class MetricsFile(TrainingLog):
-    """Writes metrics.jsonl: {"kind": "step" | "validation" | "notice", "step": ..., ...}; every `every`-th step."""
+    """Writes JSON lines {"kind": "step" | "validation" | "notice", "step": ..., ...}, for every `every`-th step."""
 
     def __init__(self, path: Path, every: int):
         self.path, self.every = path, every
@@ -43,7 +42,7 @@ class MetricsFile(TrainingLog):
             write_atomically(self.path, lines.encode(errors="replace"))
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
-            raise RunError(f"{self.path}: cannot write ({error.strerror}); {FIX}") from None
+            raise RunError(f"{self.path}: cannot write ({error.strerror}); check permissions and disk space") from None
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
         self._tokens += metrics.tokens
@@ -74,7 +73,7 @@ class MetricsFile(TrainingLog):
             self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._file.flush()
         except OSError as error:
-            raise RunError(f"{self.path}: cannot write ({error.strerror}); {FIX}") from None
+            raise RunError(f"{self.path}: cannot write ({error.strerror}); check permissions and disk space") from None
 
 
 class PlainLog(TrainingLog):
@@ -262,10 +261,10 @@ def format_scores(scores: Mapping[str, float], formats: Mapping[str, str]) -> st
 def make_logs(
     path: Path, settings: TrainSettings, formats: Mapping[str, str], unit: str = "tokens", processes: int = 1
 ) -> list[TrainingLog]:
-    """Build the logs: the metrics file, a bar on a terminal or plain lines elsewhere, TensorBoard if it is set.
+    """Build the logs: the metrics file, a bar on a terminal or plain lines elsewhere, and TensorBoard.
 
-    `path`: the metrics file; `formats`: a format string for each score; `unit`: what tokens are called in the speed;
-    `processes`: number of processes.
+    `path`: the metrics file; `formats`: a format string for each score; `unit`: name of the tokens in the speed;
+    `processes`: number of processes. TensorBoard is used if `train.tensorboard` is true.
     """
     speed = SpeedMeter(settings, unit, processes)
     shown = LiveBar(settings, formats, speed) if sys.stderr.isatty() else PlainLog(settings, formats, speed)

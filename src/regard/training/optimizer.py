@@ -80,7 +80,7 @@ def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Te
 
 
 class CombinedOptimizer:
-    """Several optimizers used as one. Their learning rates keep their initial proportions in `set_rate`."""
+    """Several optimizers used as one. `set_rate` changes all learning rates in proportion."""
 
     def __init__(self, *parts: torch.optim.Optimizer):
         self._parts, self._groups = parts, [group for part in parts for group in part.param_groups]
@@ -131,7 +131,7 @@ def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer
 
 
 def inner_matrices(model: Network) -> list[tuple[Tensor, int]]:
-    """Matrices that Muon trains: of all linear layers except the output layer, each with its number of projections."""
+    """Matrices that Muon trains: of all linear layers except the output layer, with the number of their projections."""
     return [
         (module.weight, getattr(module, STACKED, 1))
         for module in model.modules()

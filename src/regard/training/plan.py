@@ -104,7 +104,7 @@ def choose_length(epoch: int, *, validate_every: int, patience: int, max_steps: 
 def choose_batch(
     given: Tables, wanted: float, *, least: int, examples: int, length: float, unit: str, filled: float = 0.9
 ) -> tuple[PlannedSetting, int]:
-    """Choose `train.batch_tokens`: the power of two nearest to `wanted`, at least `least`, or the value given.
+    """Choose `train.batch_tokens`: the value in `given`, else the power of two nearest to `wanted`, at least `least`.
 
     Return the setting and the number of batches per epoch. `examples`: number of examples; `length`: mean number of
     tokens of an example; `unit`: plural name of the examples; `filled`: share of a batch that is not padding.

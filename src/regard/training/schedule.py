@@ -15,7 +15,7 @@ from regard.training.checkpoint import TrainingProgress
 
 @dataclass(frozen=True)
 class ScheduleStage:
-    """Strength of regularization and whether the cooldown has started; `TrainUnit.stage` gets it before each step."""
+    """Strength of regularization, and whether the cooldown has started; set by the training loop before each step."""
 
     strength: float = 1.0
     """Share of the full dropout; below 1 during `train.regularization_warmup`."""
@@ -127,7 +127,7 @@ def count_validation(
 def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
     """Start the cooldown at the current step; return its number of steps.
 
-    These are the share `train.cooldown` of all steps including the cooldown, or fewer if steps or minutes end before.
+    It takes the share `train.cooldown` of all steps (with the cooldown), but ends at the limit of steps or minutes.
     """
     steps = min(round(progress.step * settings.cooldown / (1 - settings.cooldown)), settings.max_steps - progress.step)
     if settings.max_minutes and progress.seconds:

@@ -41,7 +41,7 @@ KEPT_FIELDS = ("seconds", "flops", "tokens", "rate_factor", "rate_for", "rollbac
 
 
 class TrainUnit(Protocol):
-    """Interface between the training loop and a task, which implements these methods."""
+    """Interface that a task implements for the training loop: batches, loss, FLOPs and validation."""
 
     stage: ScheduleStage
     """Set by the loop before each step."""
@@ -56,7 +56,7 @@ class TrainUnit(Protocol):
         """
 
     def mark(self, position: int) -> tuple[int, int]:
-        """Index of the epoch that contains `position`, and the position of the first batch of this epoch."""
+        """Index of the epoch that contains the batch `position`, and the position of the first batch of this epoch."""
 
     def enter(self, epoch: int, start: int) -> None:
         """Prepare for batches of the epoch `epoch` and later; `start`: position of the first batch of this epoch."""
