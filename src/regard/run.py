@@ -364,8 +364,10 @@ def open_together(run: str | Path, *others: str | Path) -> list[Run]:
         member.require_weights()
     for member in more:
         if [side.hash() for side in member.tokenizers] != [side.hash() for side in first.tokenizers]:
-            problem = f"its vocabulary differs from that of {first.folder}"
-            raise RunError(f"{member.folder}: {problem}; an ensemble needs runs with equal vocabularies")
+            raise RunError(
+                f"{member.folder}: its vocabulary differs from that of {first.folder}; "
+                "an ensemble needs runs with equal vocabularies"
+            )
     return runs
 
 
@@ -376,16 +378,17 @@ def restore(model: Network, stored: Mapping[str, Tensor], *, where: str) -> None
     """
     import torch
 
-    problem = f"{where}: the weights do not fit the recipe"
     remedy = "take recipe.toml and weights.safetensors from the same copy of the run"
     parameters = dict(model.named_parameters())
     missing, unused = sorted(parameters.keys() - stored.keys()), sorted(stored.keys() - parameters.keys())
     if missing or unused:
         tensor = f'missing tensor "{missing[0]}"' if missing else f'unexpected tensor "{unused[0]}"'
-        raise RunError(f"{problem}: {tensor}; {remedy}")
+        raise RunError(f"{where}: the weights do not fit the recipe: {tensor}; {remedy}")
     with torch.no_grad():
         for name, parameter in parameters.items():
             if parameter.shape != stored[name].shape:
                 shapes = f"{tuple(stored[name].shape)}, not {tuple(parameter.shape)}"
-                raise RunError(f'{problem}: tensor "{name}" has the shape {shapes}; {remedy}')
+                raise RunError(
+                    f'{where}: the weights do not fit the recipe: tensor "{name}" has the shape {shapes}; {remedy}'
+                )
             parameter.copy_(stored[name])

@@ -73,9 +73,9 @@ def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
 
 
 def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
-    """Build and check a recipe from {section: {setting: value}}; missing settings get the defaults, also of the task.
+    """Build a recipe from {section: {setting: value}}; checks names, types and ranges.
 
-    Error messages begin with `where`, e.g. the name of the file.
+    Missing settings get the defaults of the task, else of their settings class. Error messages begin with `where`, e.g. the name of the file.
     """
     data = table.get("data", {})
     name = data.get("task", DataSettings.task) if isinstance(data, Mapping) else DataSettings.task
@@ -151,7 +151,7 @@ def _refuse_other_sections(table: Mapping[str, Any], task: Task, where: str) -> 
 
 @functools.cache
 def describe(settings: type) -> Mapping[str, str]:
-    """The help text of each field of a settings class: the string below the field in its source code."""
+    """The help text of each field of a settings class: the string below the field in the source code."""
     texts: dict[str, str] = {}
     for cls in filter(dataclasses.is_dataclass, reversed(settings.__mro__)):
         body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]

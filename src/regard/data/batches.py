@@ -278,9 +278,8 @@ def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False)
 def batch_bounds(longest: NDArray[np.integer], budget: int) -> list[int]:
     """Divide consecutive rows into batches: batch n has the rows result[n] to result[n + 1] - 1.
 
-    `longest`: the lengths of the rows.
-    In a batch, the number of rows times the largest length is at most `budget`. An empty row counts as length 1, and a
-    row longer than `budget` is a batch of its own.
+    `longest`: the lengths of the rows. In a batch, the number of rows times the largest length is at most `budget`. An
+    empty row counts as length 1, and a row longer than `budget` is a batch of its own.
     """
     longest = np.maximum(longest, 1)
     bounds = [0]

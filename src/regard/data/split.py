@@ -248,7 +248,10 @@ def held_out_sizes(data: DataSettings, most: int) -> tuple[int, int]:
 
 
 def split_texts(texts: Sequence[str], data: DataSettings, seed: int) -> bytes:
-    """Split texts into train, valid and test. Return a byte per text: its part in `PARTS`, the same for equal texts."""
+    """Split texts into train, valid and test; return one byte per text, the index of its part in `PARTS`.
+
+    Equal texts get the same part. `data` says how many texts to hold out.
+    """
     valid, test = held_out_sizes(data, max(len(texts) // SHARE, 1))
     if not valid and not test:
         return bytes(len(texts))

@@ -147,7 +147,10 @@ def _total(counts: Counter[int]) -> int:
 
 
 def _quantile(counts: Counter[int], share: float) -> int:
-    """The smallest length n such that at least `share` of the sentences have at most length n; `counts`: by length."""
+    """The smallest length n such that at least `share` (0 to 1) of the sentences have a length of n or less.
+
+    `counts`: the number of sentences of each length.
+    """
     wanted, reached = share * counts.total(), 0
     for length in sorted(counts):
         reached += counts[length]

@@ -44,7 +44,7 @@ Sentences = Sequence[Ids | list[int]]
 
 
 class StorePart(NamedTuple):
-    """The items of one corpus in a store: they end before the index `end`; each is used `weight` times per epoch."""
+    """One corpus in a store: its items, from the `end` of the part before to `end` - 1, and their uses per epoch."""
 
     end: int
     weight: float
@@ -262,8 +262,7 @@ def _open_ragged(folder: Path, name: str, dtype: np.dtype[Any], rows: int, size:
 def _map_offsets(folder: Path, name: str, of: str, rows: int, size: int) -> NDArray[np.int64]:
     offsets = _map(folder / name, OFFSET, rows + 1)
     if offsets[-1] != size:
-        problem = f"the token store is damaged ({name} and {of} disagree); remove it to build it again"
-        raise RunError(f"{folder}: {problem}")
+        raise RunError(f"{folder}: the token store is damaged ({name} and {of} disagree); remove it to build it again")
     return offsets
 
 
@@ -273,12 +272,14 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     try:
         size = path.stat().st_size
         if size != expected:
-            problem = f"{size} bytes instead of {expected}; remove its folder to build the token store again"
-            raise RunError(f"{path}: {problem}")
+            raise RunError(
+                f"{path}: {size} bytes instead of {expected}; remove its folder to build the token store again"
+            )
         return np.memmap(path, dtype, mode="r").view(np.ndarray) if count else np.empty(0, dtype)
     except OSError as error:
-        problem = f"cannot read the token store ({error.strerror}); remove its folder to build it again"
-        raise RunError(f"{path}: {problem}") from None
+        raise RunError(
+            f"{path}: cannot read the token store ({error.strerror}); remove its folder to build it again"
+        ) from None
 
 
 def _write_header(folder: Path, header: StoreHeader) -> None:
@@ -294,8 +295,9 @@ def _read_header(folder: Path) -> StoreHeader:
         if header.dtype not in ID_TYPES or not all(isinstance(count, int) for count in counts):
             raise ValueError
     except OSError as error:
-        problem = f"cannot read the token store ({error.strerror}); remove its folder to build it again"
-        raise RunError(f"{path}: {problem}") from None
+        raise RunError(
+            f"{path}: cannot read the token store ({error.strerror}); remove its folder to build it again"
+        ) from None
     except (ValueError, KeyError, TypeError):
         raise RunError(f"{path}: not the header of a token store; remove its folder to build it again") from None
     if header.format != FORMAT:

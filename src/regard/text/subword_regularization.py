@@ -83,7 +83,7 @@ class BpeDropout:
         )
 
     def split(self, word: str, drop: float, draw: Draw) -> list[str]:
-        """Segment a word at random. `drop`: probability of dropping a merge; `draw()` returns a number in [0, 1)."""
+        """Segment a word at random. `drop`: probability of dropping a merge; `draw()`: random number in [0, 1)."""
         plain, log_keep = self.plain(word), math.log1p(-drop)
 
         def merges_until_drop() -> int:
@@ -135,7 +135,10 @@ class UnigramLattice:
         self.last_tokens = functools.lru_cache(maxsize=CACHED_WORDS)(self._last_tokens)
 
     def split(self, word: str, alpha: float, draw: Draw) -> list[str]:
-        """Segment a word at random, from its end to its beginning; `draw()` returns a random number in [0, 1)."""
+        """Segment a word at random, from its end to its beginning; `draw()` returns a random number in [0, 1).
+
+        `alpha`: exponent of the probability of a segmentation; a smaller one gives more varied samples.
+        """
         tokens = []
         last_tokens, end = self.last_tokens(word, alpha), len(word)
         while end:

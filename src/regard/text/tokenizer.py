@@ -197,7 +197,7 @@ def train_tokenizer(lines: Iterable[str], settings: config.TokenizerSettings, se
 def sample_lines(
     lines: Iterable[str], seed: int, most_lines: int = 1_000_000, most_characters: int = 200_000_000
 ) -> list[str]:
-    """A uniform random sample of the lines, in order, within both limits. Long lines are cut (`LONGEST_LINE`)."""
+    """A uniform random sample of lines, in order, within both limits. Lines are cut after `LONGEST_LINE` characters."""
     draw = random.Random(seed).random
     held: list[tuple[float, int, str]] = []
     characters, threshold = 0, 1.0  # lines with a random key below the threshold are kept; it falls until they fit
@@ -239,8 +239,10 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise TokenizerError(f"{path}: not a valid tokenizer file; take it from a copy of the run") from None
     if tokenizer.size != size:
-        problem = f"the size is {size}, but there are {tokenizer.size} tokens; take both files from one copy of the run"
-        raise TokenizerError(f"{path}: {problem}")
+        raise TokenizerError(
+            f"{path}: the size is {size}, but there are {tokenizer.size} tokens; "
+            "take both files from one copy of the run"
+        )
     return tokenizer
 
 

@@ -114,7 +114,7 @@ class TrainingState:
         return whole
 
     def all_finite(self, gathered: Mapping[str, Tensor]) -> bool:
-        """Whether all of `gathered`, a result of `collect`, is finite. Every process must call this; all get one answer."""
+        """Whether `gathered`, from `collect`, is finite. Every process must call this; all get the same result."""
         (bad,) = self.group.sum(not all(bool(tensor.isfinite().all()) for tensor in gathered.values()))
         return not bad
 
