@@ -75,7 +75,8 @@ def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
 def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
     """Build a recipe from {section: {setting: value}}; checks names, types and ranges.
 
-    Missing settings get the defaults of the task, else of their settings class. Error messages begin with `where`, e.g. the name of the file.
+    Missing settings get the defaults of the task, else of their settings class. Error messages begin with `where`, e.g.
+    the name of the file.
     """
     data = table.get("data", {})
     name = data.get("task", DataSettings.task) if isinstance(data, Mapping) else DataSettings.task
