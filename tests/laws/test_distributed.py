@@ -24,7 +24,9 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="fi
 
 UPDATES = 50
 ROUNDING = 1e-5
-MUON_ROUNDING = 5e-5  # after 10 steps: Muon scales small directions of a gradient up, and their rounding errors with them
+MUON_ROUNDING = (
+    5e-5  # after 10 steps: Muon scales small directions of a gradient up, and their rounding errors with them
+)
 LIMIT = 60  # seconds in which the survivors must have ended
 PLAIN = [
     "train.optimizer=adam",
