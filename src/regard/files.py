@@ -87,7 +87,7 @@ def read_input_lines(*, forgiving: bool = False) -> Iterator[str]:
 
 
 def first_of(items: Iterator[Item]) -> list[Item]:
-    """A list with the first item of a stream from a file; an empty list if the file is empty."""
+    """The first item of a stream from a file, as a list; an empty list if the file is empty."""
     try:
         return list(islice(items, 1))
     except EmptyFileError:
@@ -95,20 +95,20 @@ def first_of(items: Iterator[Item]) -> list[Item]:
 
 
 def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Yield the items in lists of `size`; the last may be shorter."""
+    """Yield the items in lists of `size` items; the last list may be shorter."""
     items = iter(items)
     while chunk := list(islice(items, size)):
         yield chunk
 
 
 def is_typed() -> bool:
-    """Whether standard input is a terminal."""
+    """Whether standard input is a terminal, where the user types."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 @contextmanager
 def standard_input() -> Iterator[BinaryIO]:
-    """Standard input as a stream of bytes. Errors are raised as CorpusError."""
+    """Context manager that yields standard input as a stream of bytes. Errors of reading become CorpusError."""
     if sys.stdin is None:  # closed by the parent process, as by <&- in a shell
         raise CorpusError(STDIN, "is closed; name a file, or pipe text in")
     try:
@@ -140,7 +140,10 @@ def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
 
 
 def require(module: str, path: str | Path, need: str) -> Any:
-    """Import an optional module. If it is not installed, the error names the file `path` and the purpose `need`."""
+    """Import and return an optional module, or raise CorpusError if it is not installed.
+
+    For the message: `path` is the file that needs the module, and `need` the purpose, e.g. "reading Parquet".
+    """
     try:
         return import_module(module)
     except ImportError:
@@ -167,7 +170,10 @@ def _unpack(path: str | Path, raw: BinaryIO) -> BinaryIO:
 
 
 def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> Iterator[list[str]]:
-    """Yield the lines of a file in lists of many lines, because decoding many lines at once is faster."""
+    """Yield the lines of a file, many at a time, because decoding many lines at once is faster.
+
+    `where`: name of the file, for error messages. `errors`: as in `bytes.decode`.
+    """
     buffered = cast(io.BufferedReader, file)
     number = 1  # of the next line
     begun: list[bytes] = []  # parts of a line whose end was not read yet
@@ -188,9 +194,10 @@ def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> I
 
 
 def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterator[list[str]]:
-    """Decode a block of complete lines. `number` is the line number of the first line, for error messages.
+    """Decode a block of complete lines: yield a list of lines. `errors`: as in `bytes.decode`.
 
-    If a line is not UTF-8, the lines before it are yielded before the error is raised.
+    If a line is not UTF-8, the lines before it are yielded before the error is raised. For its message: `where` is the
+    name of the file, and `number` the line number of the first line.
     """
     if number == 1 and errors == "strict" and _is_utf16(block):
         raise CorpusError(where, "UTF-16, not UTF-8; convert it, e.g. iconv -f utf-16 -t utf-8", line=1)
@@ -208,7 +215,7 @@ def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterat
 
 
 def _is_utf16(block: bytes) -> bool:
-    """Whether a block is UTF-16: a byte order mark, or many zero bytes, most at even or most at odd positions."""
+    """Whether bytes look like UTF-16: a byte order mark, or many zero bytes, mostly at even or at odd positions."""
     if block.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
     head = block[:4096]
@@ -258,19 +265,19 @@ def _nearest_file(path: Path) -> str:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether the path is a device, a pipe or a terminal, into which output must be written directly."""
+    """Whether the path is a device or a pipe, to which output is written directly, without a temporary file."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file. If writing fails, an existing file keeps its old content."""
+    """Write a file atomically: if writing fails, an existing file keeps its old content."""
     with _replacing([path], partial(_draft_of_bytes, content)):
         pass
 
 
 @contextmanager
 def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list[TextIO]]:
-    """Open text files for writing; .gz and .zst are compressed. They get their final names when the block ends.
+    """Open text files for writing; .gz and .zst are compressed. The files appear at `paths` when the `with` block ends.
 
     Existing files are an error, unless `force` is true.
     """
@@ -284,13 +291,13 @@ def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a new empty folder. When the block ends, the new folder is moved to `path`; a folder there is replaced."""
+    """Yield a new empty folder, which is moved to `path` when the `with` block ends; a folder there is replaced."""
     with _replacing([path], _draft_of_folder) as (folder,):
         yield folder
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder atomically: if the process is killed, `path` is still complete or no longer exists."""
+    """Remove a folder atomically: if the process is killed meanwhile, the folder is either complete or gone."""
     home = draft_of(path)
     try:
         home.mkdir()
@@ -334,7 +341,10 @@ def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, fol
 
 
 def concerns(error: OSError, *drafts: Path) -> bool:
-    """Whether an error comes from writing one of `drafts`: it names a draft, or no file but is in `WRITE_ERRORS`."""
+    """Whether an error comes from writing one of `drafts` (temporary files or folders).
+
+    The error names a draft, or a file in it; or it names no file, and its errno is in `WRITE_ERRORS`.
+    """
     if error.filename is None:
         return error.errno in WRITE_ERRORS
     failed = Path(os.fsdecode(error.filename))
@@ -345,7 +355,7 @@ def concerns(error: OSError, *drafts: Path) -> bool:
 def _replacing(
     paths: Sequence[Path], open_draft: Callable[[Path, Path], AbstractContextManager[Opened]]
 ) -> Iterator[list[Opened]]:
-    """Open a draft (temporary file) for each path. When the block ends, the drafts are renamed to the paths.
+    """Open a draft (temporary file or folder) for each path. When the block ends, drafts are renamed to their paths.
 
     `open_draft(path, draft)` opens one draft. After an error, the drafts are removed. An error of writing a draft is
     raised as `UnwritableError`; other errors in the block are raised unchanged.
@@ -416,13 +426,13 @@ def _pack(path: Path, raw: BinaryIO) -> AbstractContextManager[BinaryIO]:
 
 
 def _sync(file: BinaryIO) -> None:
-    """Write the content to disk, so that it survives a power cut."""
+    """Flush the content of an open file to the disk, so that it survives a power cut."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def _take_name(draft: Path, path: Path) -> None:
-    """Rename a finished draft to its final path. An existing file or folder at `path` is replaced."""
+    """Rename a finished draft (temporary file or folder) to `path`. What exists at `path` is replaced."""
     if not draft.is_dir():
         os.replace(draft, path)
         return

@@ -229,5 +229,5 @@ def test_refusals() -> None:
     model = build(TOYS["transformer-tiny"])
     with pytest.raises(ModelError, match="needs a sentence pair with words on both sides"):
         measure_faithfulness(model, [])
-    with pytest.raises(ModelError, match='must be one of delete, blank, not "shuffle"'):
+    with pytest.raises(ModelError, match='must be "delete" or "blank", not "shuffle"'):
         measure_faithfulness(model, [make_case()], removal="shuffle")

@@ -137,7 +137,7 @@ def test_what_cannot_be_kept() -> None:
     model = build(SMALL)
     assert list(attentions(model)) == list(SMALL.attentions)  # type: ignore[union-attr]
     for kept, message in (
-        ({"encoder.0.cros": (0,)}, 'no attention "encoder.0.cros" to prune'),
+        ({"encoder.0.cros": (0,)}, 'no attention layer "encoder.0.cros" to prune'),
         ({"encoder.0.self": (4,)}, r"encoder.0.self: cannot keep heads \[4\]: list heads 0 to 3"),
         ({"encoder.0.self": (1, 1)}, r"cannot keep heads \[1, 1\]"),
     ):

@@ -275,15 +275,20 @@ class TestErrors:
         write(path, TMX.replace("</tuv></tu>", "</tuv>", 1))
         assert problem(path, languages=("en", "de")) == f"{path}:10: broken XML (mismatched tag)"
         write(path, "<tmx><body/></tmx>")
-        assert problem(path, languages=("en", "de")) == f"{path}: no translation unit in this file"
+        assert (
+            problem(path, languages=("en", "de")) == f"{path}: no translation unit in this file; check that it is TMX"
+        )
         write(path, '<?xml version="1.0" encoding="klingon"?><tmx/>')
-        told = f"{path}: XML in an encoding that cannot be read (unknown encoding: klingon)"
+        told = f"{path}: XML in an encoding that cannot be read (unknown encoding: klingon); convert it to UTF-8"
         assert problem(path, languages=("en", "de")) == told
 
     def test_po(self, tmp_path: Path) -> None:
         pytest.importorskip("polib")
         path = write(tmp_path / "a.po", PO)
-        assert problem(path, languages=("en", "de")) == f'{path}: translated into "ru", not into "de"'
+        assert (
+            problem(path, languages=("en", "de"))
+            == f'{path}: translated into "ru", not into "de"; correct --from and --to'
+        )
         write(path, 'msgid "a"\nmsgstr "b"\nnonsense here\n')
         assert problem(path) == f"{path}:3: broken PO syntax"
         write(path, 'msgid "a"\nmsgstr "b"c"\n')

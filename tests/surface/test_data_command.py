@@ -192,7 +192,7 @@ class TestClean:
         os.mkfifo(tmp_path / "pipe.tsv")
         pipe = tmp_path / "pipe.tsv"
         assert told("--out", pipe, "--force") == f"{pipe}: not a plain file; choose another path"
-        assert told("--max-length-ratio", "0.5") == "max_length_ratio must be at least 1, or 0 for no limit"
+        assert told("--max-length-ratio", "0.5") == "max_length_ratio must be at least 1, or 0 for no limit, not 0.5"
 
 
 class TestStats:
@@ -261,7 +261,8 @@ class TestSplit:
             return complaint(capsys, "split", "--source", singles, *arguments)
 
         out = tmp_path / "parts"
-        leave = "valid 60 and test 40 leave nothing of 100 pairs for train; ask for fewer"
+        fewer = "hold out fewer (--valid and --test, or data.valid_size and data.test_size)"
+        leave = f"valid 60 and test 40 leave nothing of 100 pairs for train; {fewer}"
         assert told("--valid", "60", "--test", "0.4", "--out", out) == leave
         assert not out.exists()
         number = '"ten" is neither a number of pairs nor a share such as 0.05 (see "regard data split --help")'

@@ -14,7 +14,7 @@ from regard.models.base import Seq2Seq
 
 
 class PositionPicture(NamedTuple):
-    """Positional encodings of a model, their dot products, and the rotation from position p to p + shift."""
+    """Positional encodings of a model, their dot products, and the matrix that maps PE(p) to PE(p + shift)."""
 
     kind: str  # "sinusoidal", "learned" or "rotary"
     rows_TD: Tensor
@@ -25,7 +25,7 @@ class PositionPicture(NamedTuple):
 
 
 def picture_positions(model: nn.Module, length: int, shift: int = 1) -> PositionPicture:
-    """The encodings of the first `length` positions, and the matrix that maps position p to position p + `shift`."""
+    """Compute the encodings PE(p) of the first `length` positions, and the matrix from PE(p) to PE(p + `shift`)."""
     kinds = (("sinusoidal", SinusoidalEncoding), ("learned", LearnedEncoding), ("rotary", RotaryEncoding))
     for kind, layer in ((kind, m) for kind, wanted in kinds for m in model.modules() if isinstance(m, wanted)):
         rows_TD = layer.between(0, length) if isinstance(layer, RotaryEncoding) else layer(length)
@@ -37,9 +37,10 @@ def picture_positions(model: nn.Module, length: int, shift: int = 1) -> Position
 
 
 def shift_rotation(shift: int, width: int) -> Tensor:
-    """The matrix M [D, D] with PE(p + shift) = M PE(p) for sinusoids: it rotates each pair of dimensions.
+    """The matrix M [D, D] with PE(p + shift) = M PE(p) for sinusoidal encodings PE of `width` D.
 
-    sin(a + b) = sin a cos b + cos a sin b and cos(a + b) = cos a cos b - sin a sin b.
+    M rotates each pair (sine, cosine), because sin(a + b) = sin a cos b + cos a sin b and cos(a + b) = cos a cos b -
+    sin a sin b.
     """
     sin, cos = sinusoids(1, width, start=shift)[0].unflatten(0, (-1, 2)).unbind(-1)
     turns = torch.stack([torch.stack([cos, sin], dim=-1), torch.stack([-sin, cos], dim=-1)], dim=-2)
@@ -47,9 +48,10 @@ def shift_rotation(shift: int, width: int) -> Tensor:
 
 
 def plane(vectors_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """Vectors projected onto their first two principal components, [N, 2], and the variance that each explains, [2].
+    """Project vectors onto their first two principal components (PCA).
 
-    The sign of a component is chosen so that its entry with the largest absolute value is positive.
+    Returns the projections [N, 2] and the share of the total variance that each component explains, [2]. The sign of a
+    component is chosen so that its entry with the largest absolute value is positive.
     """
     centered_ND = vectors_ND.double() - vectors_ND.double().mean(0)
     _, strength_R, directions_RD = torch.linalg.svd(centered_ND, full_matrices=False)
@@ -62,11 +64,11 @@ def plane(vectors_ND: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def embedding_table(model: Seq2Seq, side: str = "encoder") -> Tensor:
-    """The scaled embeddings [V, D] of the vocabulary of encoder or decoder, without positional encodings."""
+    """Scaled token embeddings [V, D] of the encoder or the decoder (`side`), without positional encodings."""
     try:
         embed = model.get_submodule({"encoder": "encoder.embed", "decoder": "embed"}[side])
     except AttributeError:
-        raise ModelError(f"this model has no {side} that reads tokens; choose the other side") from None
+        raise ModelError(f"this model has no {side} with token embeddings; choose the other side") from None
     tokens, scale = embed.tokens, embed.scale
     assert isinstance(tokens, nn.Embedding)
     assert isinstance(scale, float)

@@ -50,7 +50,7 @@ EVERY_WAY: Ways = {method: (method, {}) for method in METHODS}
 
 @dataclass(frozen=True)
 class ExplainedPair:
-    """One sentence pair, its words (the end token last on both sides), and its gold alignment if known."""
+    """A sentence pair to explain: tokens, words (the end token last on both sides), and gold alignment if known."""
 
     pair: TokenPair
     source: TraceSide
@@ -63,9 +63,9 @@ class ExplainedPair:
 
 
 def kept_words(scores_TS: Tensor) -> Tensor:
-    """Masks [2, T, S + 1, S] of the source words to keep, for each target word and k = 0, ..., S.
+    """Masks [2, T, S + 1, S] of the source words to keep, for each target word and each number k = 0, ..., S.
 
-    [0]: all words except the k words with the highest scores; [1]: only these k words.
+    Mask 0 keeps all words except the k words with the highest scores for this target word; mask 1 keeps only these k.
     """
     rank_TS = scores_TS.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     steps_K1 = torch.arange(scores_TS.shape[1] + 1).unsqueeze(-1)
@@ -76,10 +76,11 @@ def kept_words(scores_TS: Tensor) -> Tensor:
 def fall_curves(
     model: Seq2Seq, case: ExplainedPair, maps: Mapping[str, Tensor], removal: str = "delete"
 ) -> dict[str, Tensor]:
-    """The curves [2, T, S + 1] of deletion [0] and sufficiency [1], for each of several maps [T, S] of one sentence.
+    """Compute the curves [2, T, S + 1] of deletion [0] and sufficiency [1] for one sentence pair, by name of a method.
 
-    A map has the importance of S source words for T target words. A curve is the decrease of the log-probability of a
-    target word if the k most important source words are removed, or only these are kept, for k = 0, ..., S.
+    `maps` has, for each method, the importance [T, S] of source words for target words. A curve is the decrease of the
+    log-probability of a target word if the k most important source words are removed, or only these are kept, for k =
+    0, ..., S. `removal` is "delete" (remove the tokens of a word) or "blank" (set their embeddings to zero).
     """
     kept = torch.stack([kept_words(scores_TS) for scores_TS in maps.values()])  # [M, 2, T, K, S]
     sets_NS, place = kept.flatten(0, 3).unique(dim=0, return_inverse=True)
@@ -92,9 +93,13 @@ def fall_curves(
 
 @torch.no_grad()
 def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal: str) -> Tensor:
-    """Log-probability [N, T] of each target word, given only the source words of each of N masks. Cost: N passes."""
+    """Log-probability [N, T] of each target word if only some source words are read, for each of N masks `kept_NS`.
+
+    `removal` of the other words is "delete" (remove their tokens) or "blank" (set their embeddings to zero). Cost: N
+    forward passes, in batches.
+    """
     if removal not in ("delete", "blank"):
-        raise ModelError(f'faithfulness: removal must be one of delete, blank, not "{removal}"')
+        raise ModelError(f'faithfulness: removal must be "delete" or "blank", not "{removal}"')
     pair, found = case.pair, []
     tokens_NS = F.pad(kept_NS, (0, 1), value=True)[:, list(case.source.word_of)].to(pair.input_1T.device)
     for some_NS in in_chunks(tokens_NS, pair):
@@ -111,12 +116,12 @@ def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal
 
 
 def area(curve_TK: Tensor) -> float:
-    """Area under the curve, averaged over T target words; the x axis is the share of source words, from 0 to 1."""
+    """Area under curves of K points, averaged over T target words; the x axis (share of source words) is 0 to 1."""
     return torch.trapezoid(curve_TK, dx=1 / (curve_TK.shape[1] - 1)).mean().item()
 
 
 def on_grid(curve_TK: Tensor) -> Tensor:
-    """The mean curve over target words, interpolated at GRID equally spaced shares of source words."""
+    """Average the curves (K points each) of T target words, and interpolate to GRID equally spaced points."""
     last = curve_TK.shape[1] - 1
     place = torch.linspace(0, last, GRID)
     below = place.floor().long().clamp_max(last - 1)
@@ -124,9 +129,11 @@ def on_grid(curve_TK: Tensor) -> Tensor:
 
 
 def agreement(scores_TS: Tensor, links: Links) -> tuple[float, float]:
-    """Precision at 1 and AUC against a gold alignment, as means over the linked target words; NaN if there are none.
+    """Precision at 1 and AUC of importance scores against a gold alignment, as means over the linked target words.
 
-    In the AUC, a tie counts as half. Target words that are linked to all source words are left out of the AUC.
+    Precision at 1: whether the source word with the highest score is linked to the target word. AUC: how often a linked
+    source word has a higher score than an unlinked one; a tie counts as half, and target words that are linked to all
+    source words are left out. NaN if no target word counts.
     """
     linked_TS = torch.zeros_like(scores_TS, dtype=torch.bool)
     for source, target in links:
@@ -146,7 +153,7 @@ def agreement(scores_TS: Tensor, links: Links) -> tuple[float, float]:
 
 
 class MethodScore(NamedTuple):
-    """A mean over sentences and its 95 % interval."""
+    """The mean of a score over sentences, and the lower and upper end of its 95 % bootstrap interval."""
 
     mean: float
     low: float
@@ -168,7 +175,7 @@ def bootstrap(values: Sequence[float], seed: int) -> MethodScore | None:
 
 
 class _SentenceScores(NamedTuple):
-    """Scores of one method on one sentence; for random orders, averages over the orders. Curves have GRID points."""
+    """Scores of one method on one sentence pair. The method "random" has averages over its random orders."""
 
     deletion: float
     sufficiency: float
@@ -187,7 +194,7 @@ def _score_sentence(curves: Sequence[Tensor], maps: Sequence[Tensor], links: Lin
 
 @dataclass(frozen=True)
 class MethodRank:
-    """The scores of one method over all sentences."""
+    """One row of the table of `Faithfulness`: the scores of one method over all sentences."""
 
     name: str
     deletion: MethodScore  # higher is better
@@ -202,7 +209,7 @@ class MethodRank:
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """The table of methods, sorted by the area under the deletion curve."""
+    """The result of `measure_faithfulness`: one row per method, the largest area under the deletion curve first."""
 
     rows: tuple[MethodRank, ...]
     sentences: int
@@ -220,7 +227,10 @@ class Faithfulness:
 
     @property
     def verdict(self) -> str:
-        """A sentence that says which methods are above, below or not different from attention on the deletion curve."""
+        """A sentence that says which methods have a larger, smaller or similar deletion area compared with attention.
+
+        The comparison uses the 95 % interval of the difference.
+        """
         gains = {row.name: row.deletion_gain for row in self.rows if row.deletion_gain and row.name != REFERENCE}
         if not gains:
             return f"Nothing was compared with {REFERENCE}."
@@ -250,9 +260,11 @@ def measure_faithfulness(
 ) -> Faithfulness:  # fmt: skip
     """Compare attribution methods with each other and with `seeds` random orders of words, over many sentences.
 
-    Signed attributions rank words by value, not by absolute value. Cost: the cost of each method; also, for a sentence
-    of S source and T target words, at most 2 T (S + 1) forward passes per method and per random order. Sets of words
-    that several orders have in common are computed once.
+    `ways` are the methods to compare: a name in the table, and for each name a method of METHODS and its options.
+    `removal` of words is "delete" (remove their tokens) or "blank" (set their embeddings to zero). Signed attributions
+    rank words by value, not by absolute value. Cost: the cost of each method; also, for a sentence of S source and T
+    target words, at most 2 T (S + 1) forward passes per method and per random order. Sets of words that several orders
+    have in common are computed once.
     """
     measured: dict[str, list[_SentenceScores]] = {name: [] for name in (*ways, RANDOM)}
     left_out: dict[str, str] = {}

@@ -47,7 +47,7 @@ NORMAL_95 = 1.96  # a 95 % interval of a normal distribution, in standard deviat
 
 
 class HeadLook(NamedTuple):
-    """A possible role of a head: its kind and its name, e.g. "-1" or "subject → verb"."""
+    """A role to test heads for: its kind, e.g. "positional", and its name, e.g. "-1" (offset) or "subject → verb"."""
 
     kind: Kind
     name: str
@@ -55,7 +55,10 @@ class HeadLook(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """How often the largest weight of a head was on a key that the role predicts, with a 95 % interval."""
+    """Evidence that a head has a role: its share of hits, a 95 % interval of the share, and the baseline.
+
+    A hit is a query for which the largest weight of the head is on a key that the role predicts.
+    """
 
     share: float
     baseline: float
@@ -67,7 +70,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Role:
-    """A role that a head has, with the evidence."""
+    """A role that a head has, by kind and name, with the evidence for it."""
 
     kind: Kind
     name: str
@@ -75,7 +78,10 @@ class Role:
 
 
 def rarest(seen_TS: Tensor, frequency_S: Tensor) -> Tensor:
-    """A mask [T, S] of the key with the least frequent token that a query can see; several keys if equally rare."""
+    """A mask [T, S] that is True, for each query, at the visible key (`seen_TS`) with the least frequent token.
+
+    `frequency_S` is the frequency of each token in a corpus. If several visible keys are equally rare, all are True.
+    """
     frequency_TS = frequency_S.double().expand(seen_TS.shape).masked_fill(~seen_TS, math.inf)
     return seen_TS & (frequency_TS == frequency_TS.amin(-1, keepdim=True))
 
@@ -86,7 +92,10 @@ def rarest(seen_TS: Tensor, frequency_S: Tensor) -> Tensor:
 
 @dataclass
 class RoleCounts:
-    """Hits of all heads for one possible role, per sentence. A hit: the largest weight is on a predicted key."""
+    """Numbers of hits of all heads of a layer for one possible role, per sentence.
+
+    A hit is a query for which the largest weight of the head is on a key that the role predicts.
+    """
 
     hits: list[Tensor] = field(default_factory=list)
     trials: list[int] = field(default_factory=list)
@@ -95,7 +104,7 @@ class RoleCounts:
     """For each offset from -FARTHEST to FARTHEST, the number of hits if every query chose the key at this offset."""
 
     def add(self, maxima_HT: Tensor, seen_TS: Tensor, right_TS: Tensor) -> None:
-        """Add one sentence.
+        """Count the hits of one sentence.
 
         `maxima_HT` has, for each head and query, the key with the largest weight. `seen_TS` is a mask of the visible
         keys, `right_TS` a mask of the keys that the role predicts. Only queries with a predicted key and at least two
@@ -120,7 +129,7 @@ class RoleCounts:
         return sum(self.trials)
 
     def evidence(self, kind: Kind) -> list[Evidence]:
-        """The evidence that each head has the role; `kind` is the kind of the role."""
+        """For each head, the evidence that it has this role; `kind` is the kind of the role."""
         hits_NH, trials_N = torch.stack(self.hits).double().cpu(), torch.tensor(self.trials).double()
         baseline = self.chance / self.count
         if kind != "positional":
@@ -131,7 +140,10 @@ class RoleCounts:
 
 
 class HeadStatistics:
-    """Counts over many sentences how often the largest weight of each head is on the key that a role predicts."""
+    """Statistics of the heads of one attention layer over many sentences: roles, evidence for them, confidence.
+
+    `add` counts how often the largest weight of each head is on the key that a role predicts.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[HeadLook, RoleCounts] = defaultdict(RoleCounts)
@@ -139,7 +151,7 @@ class HeadStatistics:
         self._queries = 0
 
     def add(self, weights_HTS: Tensor, seen_TS: Tensor, right: Mapping[HeadLook, Tensor]) -> None:
-        """Add one sentence.
+        """Add the attention weights of one sentence.
 
         `seen_TS` is a mask of the keys to use, e.g. all but the end token. `right` has, for each role, a mask [T, S] of
         the keys that the role predicts; positional roles are always counted and need no mask.
@@ -156,15 +168,15 @@ class HeadStatistics:
         self._queries += int(judged_T.sum())
 
     def confidence(self) -> Tensor:
-        """For each head [H], the mean over queries of the largest weight (the "confidence" of Voita et al.)."""
+        """For each head [H], the mean over queries of its largest weight (the "confidence" of Voita et al. 2019)."""
         return torch.stack(self._largest).sum(0) / max(self._queries, 1)
 
     def evidence(self) -> dict[HeadLook, list[Evidence]]:
-        """The evidence of each head for each role that at least one query could test."""
+        """For each role, the evidence that each head has it; without roles that no query could test."""
         return {look: counts.evidence(look.kind) for look, counts in self._counts.items() if counts.trials}
 
     def roles(self) -> list[tuple[Role, ...]]:
-        """The roles of each head, sorted by (lower end of the interval) - baseline, largest difference first."""
+        """For each head, its roles, sorted by (lower end of the interval) - baseline, largest difference first."""
         roles: list[list[Role]] = [[] for _ in self._largest[0]] if self._largest else []
         for look, heads in self.evidence().items():
             counts = self._counts[look]
@@ -178,7 +190,7 @@ class HeadStatistics:
 
 
 def has_role(kind: Kind, evidence: Evidence) -> bool:
-    """Whether the share of hits reaches the threshold of this kind of role (table at the top of this file)."""
+    """Whether the evidence of a head reaches the thresholds of this kind of role (table at the top of this file)."""
     if kind == "positional":
         return evidence.share >= POSITIONAL_SHARE and evidence.low > evidence.baseline
     if kind == "rare":
@@ -188,7 +200,10 @@ def has_role(kind: Kind, evidence: Evidence) -> bool:
 
 
 def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share, from counts per sentence; wider if sentences vary more than by chance."""
+    """Wilson's 95 % interval of the share of hits, from hits and tested queries (`trials_N`) of each of N sentences.
+
+    The interval is wider if the shares of the sentences vary more than by chance.
+    """
     total = float(trials_N.sum())
     share = float(hits_N.sum()) / total
     expected_variance = share * (1 - share) / total
@@ -209,7 +224,7 @@ def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
 
 @torch.no_grad()
 def count_heads(model: Seq2Seq, batch: PairBatch) -> dict[str, int]:
-    """Number of heads of each attention, in the order of the layers."""
+    """Number of heads of each attention layer, by its name, in the order of the layers; runs the model on `batch`."""
     with trace(model) as tape:
         model.hidden(batch.source, batch.target_input_BT)
     return {name: seen.weights_BHTS.shape[1] for name, seen in tape.items()}
@@ -219,7 +234,10 @@ def count_heads(model: Seq2Seq, batch: PairBatch) -> dict[str, int]:
 def importance_by_ablation(
     model: Seq2Seq, batches: Sequence[PairBatch], log: Callable[[str], None] = lambda doing: None
 ) -> dict[str, Tensor]:
-    """For each attention layer, the increase [H] of the loss per token without each head. Cost: one pass per head."""
+    """For each attention layer, the increase [H] of the loss per token when one head is removed.
+
+    `log` is called with a progress message for each head. Cost: one pass over all batches per head.
+    """
     whole = _loss_per_token(model, batches)
     rises = {name: torch.empty(heads) for name, heads in count_heads(model, batches[0]).items()}
     for name, rise_H in rises.items():
@@ -231,7 +249,11 @@ def importance_by_ablation(
 
 
 def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatch]) -> dict[str, Tensor]:
-    """For each attention layer, the mean [H] over sentences of |d loss / d gate|; a gate is a factor of 1 on a head."""
+    """For each attention layer, the mean over sentences of |d loss / d gate| for each of its heads [H].
+
+    A gate is a factor of 1 on the output of a head, and the loss is the loss per token of a sentence (Michel et al.
+    2019).
+    """
     sums: dict[str, Tensor] = {}
     sentences = 0
     for batch in batches:

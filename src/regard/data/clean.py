@@ -21,7 +21,7 @@ from regard.languages import common_scripts, language_scripts, share_in
 
 @dataclass(frozen=True)
 class CleaningSettings:
-    """Which pairs to remove from a corpus. The defaults remove pairs that harm training, and few others."""
+    """Settings: which pairs to remove from a corpus. The defaults remove pairs that harm training, and few others."""
 
     source_language: str = ""
     """Language code of the source; determines the expected script."""
@@ -47,11 +47,11 @@ class CleaningSettings:
     def __post_init__(self) -> None:
         for name in ("max_words", "max_characters"):
             if getattr(self, name) < 0:
-                raise SettingsError(f"{name} must not be negative")
+                raise SettingsError(f"{name} must be 0 (no limit) or more, not {getattr(self, name)}")
         if self.max_length_ratio != 0 and not self.max_length_ratio >= 1:
-            raise SettingsError("max_length_ratio must be at least 1, or 0 for no limit")
+            raise SettingsError(f"max_length_ratio must be at least 1, or 0 for no limit, not {self.max_length_ratio}")
         if not 0 <= self.min_script <= 1:
-            raise SettingsError("min_script must be between 0 and 1")
+            raise SettingsError(f"min_script must be between 0 and 1, not {self.min_script}")
 
 
 RULES = {
@@ -82,7 +82,10 @@ class CleaningReport:
 def clean(
     pairs: Iterable[Pair], settings: CleaningSettings, examples: int = 3
 ) -> tuple[Iterator[Pair], CleaningReport]:
-    """The pairs that no rule removes, and a report with counts and `examples` per rule, updated while they are read."""
+    """An iterator of the pairs that no rule removes, and a report, which is complete when all pairs have been read.
+
+    `examples`: how many removed pairs the report shows for each rule.
+    """
     report = CleaningReport()
 
     def keep(pairs: Iterator[Pair]) -> Iterator[Pair]:
@@ -121,7 +124,7 @@ _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|([A-Za-z][A-Za-z0-9]{1
 def _make_checks(settings: CleaningSettings, head: Sequence[Pair]) -> dict[str, Callable[[Pair], bool]]:
     """For each rule that is turned on, a function that returns whether the rule removes a pair.
 
-    `head`: the first pairs of the corpus. If the language of a side is unknown, the letters of `head` give its scripts.
+    `head`: the first pairs of the corpus, whose letters show the script of a language that the settings do not name.
     """
     words, characters = settings.max_words or math.inf, settings.max_characters or math.inf
 

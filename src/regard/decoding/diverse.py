@@ -21,10 +21,10 @@ from regard.decoding.penalties import MEAN, LengthPenalty
 
 
 class DiversityPenalty:
-    """A constraint that makes tokens of earlier groups at the same position less likely."""
+    """A constraint that makes a token less likely if earlier groups of hypotheses have it at the same position."""
 
     def __init__(self, strength: float, end: int):
-        """`strength`: how much each hypothesis of an earlier group lowers the log-probability of its tokens.
+        """`strength` is subtracted from the log-probability of a token for each earlier hypothesis that has it there.
 
         The end token `end` is never made less likely.
         """
@@ -39,20 +39,23 @@ class DiversityPenalty:
                 log_probs_NWV[index, :, token] -= self.strength * times
 
     def watch(self, state: BeamState) -> None:
-        """Record the last tokens of the hypotheses that stay open; called after every step of a group's beam search."""
+        """Record the last tokens of the hypotheses that stay open; `beam_search` calls it after every step."""
         kept = state.tried.choose(state.kept_NW)
         dead = kept.total_NC == -torch.inf  # there is no hypothesis
         self._kept.append((state.row_N.tolist(), kept.token_NC.masked_fill(dead, self.end).tolist()))
 
     def next_group(self) -> None:
-        """From now on, also penalize the tokens of the group that has just been searched."""
+        """Call this after the search of a group: from now on, the tokens of this group are penalized too."""
         for place, (rows, tokens) in enumerate(self._kept):
             for row, chosen in zip(rows, tokens, strict=True):
                 self._taken[row, place].update(token for token in chosen if token != self.end)
         self._kept.clear()
 
     def undo(self, row: int, found: Hypothesis, penalty: LengthPenalty) -> Hypothesis:
-        """Return `found`, a hypothesis of sentence `row`, scored without this penalty. Call it before `next_group`."""
+        """Return the hypothesis `found` of sentence `row` with log-probabilities and score without this penalty.
+
+        `penalty` is the length penalty of the score. Call it before `next_group`.
+        """
         own = [
             log_prob + self.strength * self._taken[row, place][token]
             for place, (token, log_prob) in enumerate(zip((*found.tokens, self.end), found.log_probs, strict=False))
@@ -76,7 +79,8 @@ def diverse_beam_search(
 ) -> list[list[Hypothesis]]:
     """Find up to `width` different hypotheses per sentence, best first, by `groups` searches of width `width / groups`.
 
-    `start()` returns the initial state of the decoder. Penalties are not part of the returned scores.
+    A group is penalized by `strength` for each token that earlier groups have at the same position; the returned scores
+    do not contain this. `start()` returns the initial decoder state; the other arguments are those of `beam_search`.
     """
     diversity, each = DiversityPenalty(strength, tokens.end), width // groups
     found: list[dict[tuple[int, ...], Hypothesis]] = [{} for _ in longest_B]

@@ -35,7 +35,7 @@ from regard.errors import ModelError, nearest
 
 @dataclass(frozen=True)
 class AttentionRecord:
-    """The tensors of one forward pass of an attention layer."""
+    """Queries, keys, values, weights and output of one forward pass of an attention layer, with its hook name."""
 
     name: str
     query_BHTK: Tensor
@@ -68,7 +68,7 @@ class AttentionHook:
 
     @contextmanager
     def attached(self, listener: Listener | None = None, recorder: Recorder | None = None) -> Iterator[None]:
-        """Within the `with` block, call this listener, this recorder, or both."""
+        """Within the `with` block, this hook calls the listener, the recorder, or both."""
         if listener is not None:
             self.listeners.append(listener)
         if recorder is not None:
@@ -85,19 +85,23 @@ class AttentionHook:
 
 
 def _call(listeners: Sequence[Listener], name: str, x: Tensor, what: str, first_axis: int = 0) -> Tensor:
-    """Let each listener replace x in turn; return the result. Only the axes before `first_axis` may change in size."""
+    """Call each listener in turn with the hook name and x, and return x, which listeners may replace.
+
+    `what` x is, "weights" or "states", is for error messages. Listeners may change the size of the axes before
+    `first_axis` only.
+    """
     for listener in listeners:
         other = listener(name, x)
         if other is not None:
             if other.shape[first_axis:] != x.shape[first_axis:]:
                 shapes = f"{tuple(other.shape)} instead of {tuple(x.shape)}"
-                raise ModelError(f"{name}: a listener returned {what} of shape {shapes}; return None to change nothing")
+                raise ModelError(f"{name}: a listener returned {what} of shape {shapes}; keep the shape or return None")
             x = other
     return x
 
 
 class AttentionTrace(dict[str, AttentionRecord]):
-    """Maps the name of each attention hook to its last record; `calls[name]` has all its records in order."""
+    """Attention that `trace` recorded: maps each hook name to its last record; `calls[name]` has all its records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,7 +112,7 @@ class AttentionTrace(dict[str, AttentionRecord]):
         self.calls.setdefault(seen.name, []).append(seen)
 
     def steps(self, name: str) -> Tensor:
-        """The weights [B, H, T, S] of the hook `name` in T decoding steps; steps with fewer keys get zeros."""
+        """The weights [B, H, T, S] that the hook `name` recorded in T decoding steps; missing keys get zeros."""
         passes = [seen.weights_BHTS for seen in self.calls[name]]
         longest = max(weights.shape[-1] for weights in passes)
         padded = [nn.functional.pad(weights, (0, longest - weights.shape[-1])) for weights in passes]
@@ -126,27 +130,33 @@ def attention_hooks(model: nn.Module | Predictor) -> dict[str, AttentionHook]:
     """All attention hooks of a model (or of a loaded run) by name, in the order of the layers."""
     network = model if isinstance(model, nn.Module) else getattr(model, "model", None)
     if not isinstance(network, nn.Module):
-        raise ModelError(f"{type(model).__name__} has no network; pass a model, or a loaded run with a network")
+        raise ModelError(f"{type(model).__name__} has no neural network; pass a model, or a loaded run that has one")
     found = (getattr(module, "tap", None) for module in network.modules())
     return {tap.name: tap for tap in found if isinstance(tap, AttentionHook)}
 
 
 def match_hooks(model: nn.Module | Predictor, patterns: str | Iterable[str]) -> list[AttentionHook]:
-    """The attention hooks whose names match a pattern such as "encoder.*.self"; a pattern other than "*" must match."""
+    """The attention hooks whose names match one of the patterns, e.g. "encoder.*.self".
+
+    A pattern that matches no hook is an error, except "*".
+    """
     known = attention_hooks(model)
     chosen: dict[str, AttentionHook] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         matched = {name: tap for name, tap in known.items() if fnmatchcase(name, pattern)}
         if not matched and pattern != "*":
             guess = nearest(pattern, known) or f"; there are {', '.join(known) or 'none'}"
-            raise ModelError(f'the model has no attention named "{pattern}"{guess}')
+            raise ModelError(f'the model has no attention layer named "{pattern}"{guess}')
         chosen |= matched
     return list(chosen.values())
 
 
 @contextmanager
 def trace(model: nn.Module | Predictor, patterns: str | Iterable[str] = "*") -> Iterator[AttentionTrace]:
-    """Within the `with` block, record the attention of all hooks whose names match one of the patterns."""
+    """Within the `with` block, record the attention of all hooks whose names match one of the patterns.
+
+    Yields an `AttentionTrace`, which has the records by hook name. Patterns are e.g. "decoder.*.cross".
+    """
     tape = AttentionTrace()
     with ExitStack() as stack:
         for tap in match_hooks(model, patterns):
@@ -156,7 +166,11 @@ def trace(model: nn.Module | Predictor, patterns: str | Iterable[str] = "*") -> 
 
 @contextmanager
 def listen(model: nn.Module | Predictor, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
-    """Within the `with` block, call `listener` at all attention hooks whose names match; it may replace the weights."""
+    """Within the `with` block, call `listener(name, weights)` at all attention hooks whose names match a pattern.
+
+    Patterns are e.g. "decoder.*.cross". If the listener does not return None, the model continues with the returned
+    weights.
+    """
     with ExitStack() as stack:
         for tap in match_hooks(model, patterns):
             stack.enter_context(tap.attached(listener=listener))
@@ -164,7 +178,7 @@ def listen(model: nn.Module | Predictor, patterns: str | Iterable[str], listener
 
 
 def without_heads(*heads: int) -> Listener:
-    """A listener that sets the attention weights of the heads with these indices to zero."""
+    """Return a listener for `listen` that sets the attention weights of the heads with these indices to zero."""
 
     def mask(name: str, weights_BHTS: Tensor) -> Tensor:
         for head in heads:
@@ -182,14 +196,17 @@ def without_heads(*heads: int) -> Listener:
 
 
 class HiddenStateHook:
-    """The hook of all hidden states of the encoder or the decoder; `side`: "encoder" or "decoder"."""
+    """The hook for all hidden states of the encoder or of the decoder; `side` is "encoder" or "decoder"."""
 
     def __init__(self, side: str):
         self.side = side
         self.listeners: list[Listener] = []
 
     def see(self, place: str | int, x_BTD: Tensor) -> Tensor:
-        """Call the listeners with the states "{side}.{place}", e.g. "encoder.0"; return them, perhaps replaced."""
+        """Call the listeners with the states x of the layer `place`, by the name "{side}.{place}", e.g. "encoder.0".
+
+        Returns x, which listeners may replace.
+        """
         return _call(self.listeners, f"{self.side}.{place}", x_BTD, "states", 1) if self.listeners else x_BTD
 
 
@@ -218,7 +235,10 @@ def listen_to_states(model: nn.Module, patterns: str | Iterable[str], listener: 
 
 @contextmanager
 def trace_states(model: nn.Module, patterns: str | Iterable[str] = "*") -> Iterator[dict[str, Tensor]]:
-    """Within the `with` block, record the hidden states whose names match, e.g. "encoder.*": those of the last pass."""
+    """Within the `with` block, record the hidden states whose names match a pattern, e.g. "encoder.*".
+
+    Yields a dictionary of states by name. After several forward passes it has the states of the last one.
+    """
     states: dict[str, Tensor] = {}
     with listen_to_states(model, patterns, states.__setitem__):
         yield states

@@ -9,13 +9,13 @@ STACKED = "stacked"
 
 
 def stack(linear: nn.Linear, parts: int) -> nn.Linear:
-    """Record that the weight matrix of a layer consists of `parts` projections, stacked along its rows."""
+    """Record that the weight matrix of `linear` has `parts` projections, stacked along its rows; return `linear`."""
     setattr(linear, STACKED, parts)
     return linear
 
 
 def glorot(linear: nn.Linear, parts: int = 1) -> nn.Linear:
-    """Initialize each of the `parts` stacked projections by Glorot's uniform rule, and the bias with zeros."""
+    """Initialize `linear`: each of its `parts` stacked projections by Glorot's uniform rule, its bias with zeros."""
     for part in stack(linear, parts).weight.chunk(parts):
         nn.init.xavier_uniform_(part)
     if linear.bias is not None:

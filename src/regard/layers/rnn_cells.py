@@ -27,10 +27,10 @@ CellState = tuple[Tensor, ...]
 
 
 class RecurrentCell(nn.Module):
-    """A recurrent cell with `inputs` inputs, and optionally `fed` more inputs that are known only inside the loop.
+    """Base class of LSTM and GRU cells with `inputs` inputs and, optionally, `fed` more inputs known only in the loop.
 
     The layer `input` computes the part of the gates that depends on the inputs, for any number of steps at once. An
-    example of an input that is known only inside the loop is the attention context; `feed_in` adds it.
+    example of an input that is known only inside the loop over time is the attention context; `feed_in` adds it.
     """
 
     gates: int
@@ -46,7 +46,10 @@ class RecurrentCell(nn.Module):
             nn.init.orthogonal_(gate)
 
     def feed_in(self, read_NG: Tensor, fed_ND: Tensor) -> Tensor:
-        """Add the projection of `fed_ND`, the input known only in the loop, to `read_NG`, the output of `input`."""
+        """Add the projection of `fed_ND`, the input known only in the loop, to `read_NG`, the output of `input`.
+
+        G is the number of gates times the width of the cell.
+        """
         assert self.input_feeding is not None
         return torch.addmm(read_NG, fed_ND, self.input_feeding.weight.t())
 
@@ -55,7 +58,7 @@ class RecurrentCell(nn.Module):
 
     @abstractmethod
     def forward(self, read_NG: Tensor, state: CellState) -> CellState:
-        """Compute the next state from the previous one and `read_NG`, the output of the layer `input` for this step."""
+        """Compute the next state from the previous `state` and `read_NG`, the output of `input` for this step."""
 
 
 class LSTM(RecurrentCell):
@@ -103,8 +106,8 @@ def unroll(
 ) -> tuple[Tensor, CellState]:
     """Run a cell over a sequence; return the hidden states [S, B, D] in the order of the sequence, and the final state.
 
-    `read_SBG`: the output of `cell.input`. With `backward`, the cell starts at the last step. Where the mask is False,
-    the state does not change.
+    `read_SBG` is the output of `cell.input` for all steps; `state` is the initial state. With `backward`, the cell
+    starts at the last step. Where the mask is False (padding), the state does not change.
     """
     reads = read_SBG.unbind(0)
     padded = [] if mask_SB is None else (~mask_SB.all(dim=1)).tolist()
@@ -120,7 +123,11 @@ def unroll(
 
 
 class RecurrentLayer(nn.Module):
-    """A layer with one cell per direction, whose states are concatenated; `backward`: for each cell, its direction."""
+    """A recurrent layer with one cell per entry of `backward`, whose states are concatenated.
+
+    `backward` tells for each cell whether it runs backward: (False, True) is a bidirectional layer. `kind`: "lstm" or
+    "gru".
+    """
 
     def __init__(self, kind: str, inputs: int, width: int, backward: tuple[bool, ...]):
         super().__init__()
@@ -129,7 +136,7 @@ class RecurrentLayer(nn.Module):
         self.width = width * len(backward)
 
     def forward(self, x_SBD: Tensor, mask_SB: Tensor | None) -> tuple[Tensor, CellState]:
-        """Hidden states [S, B, D], and the last state; the states of two directions are concatenated."""
+        """Return the hidden states [S, B, D] of all steps, and the final state; each concatenated over the cells."""
         outputs, lasts = [], []
         for cell, backward in zip(self.cells, self.backward, strict=True):
             assert isinstance(cell, RecurrentCell)
@@ -141,7 +148,11 @@ class RecurrentLayer(nn.Module):
 
 
 class PackedLayout:
-    """The order of the real tokens of N padded sequences: step by step, and in each step the longest sequence first."""
+    """The order of the P real tokens of N padded sequences in packed form.
+
+    First the first tokens of all sequences, then all second tokens, and so on; in each step the longest sequence comes
+    first.
+    """
 
     def __init__(self, mask_NS: Tensor):
         rows, steps = mask_NS.shape
@@ -156,11 +167,11 @@ class PackedLayout:
         """For each step, the number of sequences that have a token at this step."""
 
     def pack(self, x_NSD: Tensor) -> Tensor:
-        """Select the P real tokens of padded sequences, in packed order: [P, ...]."""
+        """Select the P real tokens of N padded sequences, in packed order: [P, D]."""
         return x_NSD.flatten(0, 1).index_select(0, self.place_P.to(x_NSD.device))
 
     def unpack(self, x_PD: Tensor) -> Tensor:
-        """Restore padded sequences [N, S, D], zero on padding."""
+        """Restore N padded sequences [N, S, D] from P packed tokens; zero on padding."""
         rows, steps = self.shape
         flat = x_PD.new_zeros(rows * steps, x_PD.shape[-1]).index_copy(0, self.place_P.to(x_PD.device), x_PD)
         return flat.unflatten(0, (rows, steps))
@@ -174,15 +185,15 @@ class PackedGRU(nn.Module):
         self.forwards, self.backwards = GRU(inputs, width), GRU(inputs, width)
 
     def forward(self, x_PD: Tensor, sizes: list[int]) -> Tensor:
-        """States [P, 2 D] of P packed tokens; `sizes`: for each step, the number of sequences with a token there."""
+        """Hidden states [P, 2 D] of P packed tokens; `sizes[t]` is the number of sequences with a token at step t."""
         states_PD = run_packed(self.forwards, x_PD, sizes)
         return torch.cat([states_PD, run_packed(self.backwards, x_PD, sizes, backward=True)], dim=-1)
 
 
 def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = False) -> Tensor:
-    """Run a cell over packed sequences, from a state of zeros: hidden states [P, D] of P tokens.
+    """Run a GRU cell over packed sequences, from a state of zeros; return the hidden states [P, D] of the P tokens.
 
-    `sizes`: for each step, the number of sequences that have a token there. With `backward`, the last token is first.
+    `sizes[t]` is the number of sequences that have a token at step t. With `backward`, the last token is read first.
     """
     states_PD: Tensor = _RunGRU.apply(  # type: ignore[no-untyped-call]
         cell.input(x_PD), cell.recurrent.weight, cell.candidate_bias, sizes, backward
@@ -191,14 +202,15 @@ def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = Fa
 
 
 def _steps(sizes: list[int], backward: bool) -> list[slice]:
-    """For each step, the slice of its tokens among all packed tokens; with `backward`, the last step comes first."""
+    """The slice of each time step in the packed tokens; step t has `sizes[t]` tokens. `backward`: last step first."""
     steps = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
     return steps[::-1] if backward else steps
 
 
 class _RunGRU(torch.autograd.Function):
-    """GRU steps h' = n + z (h - n), with gates r, z = sigmoid(read + U h) and candidate n = tanh(read + r (U h + b)).
+    """Runs a GRU over packed sequences, with a backward pass that is written by hand.
 
+    A step is h' = n + z (h - n), with gates r, z = sigmoid(read + U h) and candidate n = tanh(read + r (U h + b)).
     `read` is the part that depends on the input. The longest sequence is the first row. So from one step to the next,
     the last rows end in forward direction; in backward direction rows are added at the end, with a state of zeros.
     """

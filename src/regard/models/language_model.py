@@ -22,7 +22,7 @@ from regard.models.transformer_settings import BlockSettings
 
 @dataclass(frozen=True)
 class LanguageModelSettings(BlockSettings):
-    """A Transformer decoder without a source; embeddings and output share one matrix."""
+    """Settings of a language model: a Transformer decoder without a source; embeddings and output share one matrix."""
 
     kind: ClassVar[str] = "decoder"
     network: ClassVar[str] = "LanguageModel"
@@ -64,7 +64,7 @@ class LanguageModel(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """An empty memory with as many rows as the source; the tokens of the source are not read."""
+        """Return an empty memory with as many rows as the source; the tokens of the source are not read."""
         return EncoderOutput(self.output.weight.new_zeros(source.ids_BS.shape[0], 0, 0), source.mask_BS)
 
     def start(self, memory: EncoderOutput) -> State:

@@ -27,7 +27,7 @@ SECONDS_BETWEEN_LINES = 20.0
 
 
 class MetricsFile(TrainingLog):
-    """JSON lines: {"kind": "step" | "validation" | "notice", "step": ..., ...}."""
+    """Writes JSON lines {"kind": "step" | "validation" | "notice", "step": ..., ...}, for every `every`-th step."""
 
     def __init__(self, path: Path, every: int):
         self.path, self.every = path, every
@@ -42,7 +42,7 @@ class MetricsFile(TrainingLog):
             write_atomically(self.path, lines.encode(errors="replace"))
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
-            raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
+            raise RunError(f"{self.path}: cannot write ({error.strerror}); check permissions and disk space") from None
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
         self._tokens += metrics.tokens
@@ -73,11 +73,11 @@ class MetricsFile(TrainingLog):
             self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._file.flush()
         except OSError as error:
-            raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
+            raise RunError(f"{self.path}: cannot write ({error.strerror}); check permissions and disk space") from None
 
 
 class PlainLog(TrainingLog):
-    """Plain lines on standard error, for log files. `formats`: format strings of the scores, by name."""
+    """Prints plain lines to standard error. `formats`: a format string for each score, e.g. {"bleu": "BLEU {:.1f}"}."""
 
     def __init__(self, settings: TrainSettings, formats: Mapping[str, str], speed: SpeedMeter | None = None):
         self.settings, self.formats = settings, formats
@@ -110,7 +110,10 @@ class PlainLog(TrainingLog):
 
 
 class LiveBar(TrainingLog):
-    """A progress bar with the first of the scores in `formats`; above it, scores and a sample of each validation."""
+    """Shows a progress bar on a terminal; above it, the scores of each validation and a sample output.
+
+    `formats`: a format string for each score, e.g. {"bleu": "BLEU {:.1f}"}; the bar shows the first score.
+    """
 
     def __init__(self, settings: TrainSettings, formats: Mapping[str, str], speed: SpeedMeter | None = None):
         from rich.console import Console
@@ -166,7 +169,7 @@ class LiveBar(TrainingLog):
 
 
 class TensorBoard(TrainingLog):
-    """TensorBoard events, if `train.tensorboard` is set."""
+    """Writes TensorBoard events to `folder`, for every `every`-th step and for all validations."""
 
     def __init__(self, folder: Path, every: int):
         try:
@@ -206,9 +209,9 @@ class TensorBoard(TrainingLog):
 
 
 class SpeedMeter:
-    """Mean speed of the last steps of all processes: `unit` per second, and the share of the peak FLOP/s.
+    """Moving average of the training speed: tokens per second (shown as `unit`/s), and the share of the peak FLOP/s.
 
-    The peak is measured with a large matrix product.
+    The peak is the speed of a large matrix product on this machine times `processes`, the number of processes.
     """
 
     def __init__(self, settings: TrainSettings, unit: str = "tokens", processes: int = 1):
@@ -231,13 +234,13 @@ class SpeedMeter:
 
 
 def share_done(progress: TrainingProgress, settings: TrainSettings) -> float:
-    """Share of training that is done: of the steps or of the minutes, whichever is larger."""
+    """Share of training that is done, from 0 to 1: of the steps or of `train.max_minutes`, whichever is larger."""
     by_steps = progress.step / (progress.cooldown_until or settings.max_steps)
     return max(by_steps, progress.seconds / (60 * settings.max_minutes)) if settings.max_minutes else by_steps
 
 
 def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """The longest time that training can still take, as text; empty if only patience ends training."""
+    """The longest time that training can still take, as text; empty if not known, as when only patience ends it."""
     share = share_done(progress, settings)
     endless = ends_by_patience_only(settings) and not progress.cooldown_until
     if share <= 0 or progress.seconds <= 0 or endless:
@@ -248,14 +251,21 @@ def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
 
 
 def format_scores(scores: Mapping[str, float], formats: Mapping[str, str]) -> str:
-    """Scores as one line of text in the order of `formats`, e.g. BLEU 34.1  chrF 60.2  loss 1.93."""
+    """Scores as one line of text, e.g. BLEU 34.1  chrF 60.2  loss 1.93.
+
+    `formats`: a format string for each score to show, in this order, e.g. {"bleu": "BLEU {:.1f}"}.
+    """
     return "  ".join(text.format(scores[name]) for name, text in formats.items() if name in scores)
 
 
 def make_logs(
     path: Path, settings: TrainSettings, formats: Mapping[str, str], unit: str = "tokens", processes: int = 1
 ) -> list[TrainingLog]:
-    """Build the logs: metrics file, bar on a terminal or plain lines elsewhere, TensorBoard if `train.tensorboard`."""
+    """Build the logs: the metrics file, a bar on a terminal or plain lines elsewhere, and TensorBoard.
+
+    `path`: the metrics file; `formats`: a format string for each score; `unit`: name of the tokens in the speed;
+    `processes`: number of processes. TensorBoard is used if `train.tensorboard` is true.
+    """
     speed = SpeedMeter(settings, unit, processes)
     shown = LiveBar(settings, formats, speed) if sys.stderr.isatty() else PlainLog(settings, formats, speed)
     logs: list[TrainingLog] = [MetricsFile(path, settings.log_every), shown]

@@ -41,22 +41,22 @@ KEPT_FIELDS = ("seconds", "flops", "tokens", "rate_factor", "rate_for", "rollbac
 
 
 class TrainUnit(Protocol):
-    """What the training loop needs from a task."""
+    """Interface that a task implements for the training loop: batches, loss, FLOPs and validation."""
 
     stage: ScheduleStage
     """Set by the loop before each step."""
 
     def batch(self, position: int) -> Any:
-        """The batch at this position of the endless stream."""
+        """The batch with the index `position` in the endless stream of training batches."""
 
     def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows | None]:
-        """Return a batch of the rows first, first + every, ... of `batch`, and the indices of these rows.
+        """Return a batch of the rows `first`, `first + every`, ... of `batch`, and the indices of these rows.
 
         One of several processes computes these rows. If a batch cannot be divided, return the whole batch and None.
         """
 
     def mark(self, position: int) -> tuple[int, int]:
-        """Index of the epoch that contains `position`, and the position of the first batch of this epoch."""
+        """Index of the epoch that contains the batch `position`, and the position of the first batch of this epoch."""
 
     def enter(self, epoch: int, start: int) -> None:
         """Prepare for batches of the epoch `epoch` and later; `start`: position of the first batch of this epoch."""
@@ -65,10 +65,10 @@ class TrainUnit(Protocol):
         """The loss of the model, summed over the tokens of the batch."""
 
     def flops(self, batch: Any) -> float:
-        """Number of operations of a training step on this batch."""
+        """Number of FLOPs of a forward and backward pass on this batch."""
 
     def validate(self, model: Any) -> Validation:
-        """Score the model on held-out data."""
+        """Score the model on the validation data."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """One training step, for the logs."""
+    """Numbers of one training step for the logs: loss, learning rate, gradient norm, tokens, seconds and FLOPs."""
 
     step: int
     loss: float
@@ -97,7 +97,7 @@ class StepMetrics:
 
 
 class BatchPart(NamedTuple):
-    """The part of a batch that one process computes."""
+    """The part of a batch that one process computes: some rows or all; `position` is the index of the batch."""
 
     position: int
     batch: Any
@@ -106,7 +106,7 @@ class BatchPart(NamedTuple):
 
     @property
     def weight(self) -> float:
-        """1, or 0 if the batch has no row for this process, which then only takes part in the communication."""
+        """Factor on the loss: 1, or 0 if the batch has fewer rows than processes and this process gets none of them."""
         return self.rows.weight if self.rows else 1.0
 
 
@@ -114,7 +114,7 @@ KeepWeights = Callable[[dict[str, Tensor]], None]
 
 
 class TrainingLog:
-    """A log of training: the metrics file, the terminal or TensorBoard. The methods here do nothing.
+    """Base class of the training logs (metrics file, terminal, TensorBoard); subclasses override its empty methods.
 
     `on_start` is called when training starts or continues, `on_message` with messages to the user, `close` when
     training has ended or was interrupted.
@@ -148,9 +148,9 @@ class Trainer:
         """Step of the checkpoint to which the last rollback returned; None after a later checkpoint was saved."""
 
     def fit(self, keep: KeepWeights, stop: StopRequest) -> TrainingProgress:
-        """Train until settings or `stop` end it. `keep` gets the averaged weights after each best validation so far."""
+        """Train until settings or `stop` end it. `keep` is called with the averaged weights at each best validation."""
         if not self.load() and not self.save():
-            raise TrainingError("the initial weights are not finite; start from another run or another train.seed")
+            raise TrainingError("the initial weights contain NaN or infinity; use another initial run or train.seed")
         for log in self.logs:
             log.on_start(self.progress)
         try:
@@ -187,7 +187,10 @@ class Trainer:
                 break
 
     def train_step(self, stop: StopRequest) -> bool:
-        """Train one step; if the loss is not finite or has diverged, return False and do not update the weights."""
+        """Train one step; if the loss is not finite or has diverged, return False and do not update the weights.
+
+        If `stop.requested` is True in any process, all processes note that training must stop after this step.
+        """
         started = time.monotonic()
         progress, settings, group = self.progress, self.settings, self.group
         strength = schedule.regularization_strength(progress.step + 1, settings)
@@ -225,7 +228,10 @@ class Trainer:
         return True
 
     def _parts(self) -> list[BatchPart]:
-        """What this process computes in a step: whole batches if they divide equally, else rows of each batch."""
+        """What this process computes in the next step: whole batches, or some rows of each batch.
+
+        Whole batches if the number of batches per step is a multiple of the number of processes.
+        """
         unit, rank, size = self.unit, self.group.rank, self.group.size
         positions = range(self.progress.position, self.progress.position + self.settings.gradient_accumulation)
         if len(positions) % size == 0:
@@ -249,7 +255,7 @@ class Trainer:
         return total
 
     def validate(self, keep: KeepWeights) -> bool:
-        """Score the averaged weights and keep them if they are the best so far; False if a number is not finite."""
+        """Score the averaged weights; pass the best so far to `keep`; return False if a number is not finite."""
         progress, group = self.progress, self.group
         self.state.average.checkpoint(progress.step)
         self.model.eval()
@@ -277,7 +283,7 @@ class Trainer:
 
     @contextmanager
     def _averaged(self) -> Iterator[Network]:
-        """Within the `with` block, the model with the averaged weights; if sharded, a copy that is not sharded."""
+        """Yields, for a `with` block, the model with averaged weights; if it is sharded, a copy that is not sharded."""
         whole = self.parallel.whole
         if whole is None:
             with self.state.average.applied():
@@ -289,7 +295,10 @@ class Trainer:
         whole.cpu()
 
     def _start_cooldown(self) -> bool:
-        """Start the cooldown of the learning rate if the end of training is near; True if it starts now."""
+        """Start the cooldown of the learning rate if the end of training is near; True if it starts now.
+
+        If it starts because patience is exhausted, first return to the checkpoint of the last improvement.
+        """
         progress, settings = self.progress, self.settings
         reason = schedule.cooldown_reason(progress, settings)
         if not settings.cooldown or progress.cooldown_until or not reason:
@@ -303,11 +312,11 @@ class Trainer:
         return True
 
     def _carry_over(self, now: TrainingProgress, *names: str) -> None:
-        """Copy these fields from `now`, the progress before loading, to the loaded progress."""
+        """Copy the fields `names` from `now`, the progress before a checkpoint was loaded, to the loaded progress."""
         self.progress = replace(self.progress, **{name: getattr(now, name) for name in names})
 
     def roll_back(self, failed: int, problem: str = "the loss diverged") -> None:
-        """Return to the last checkpoint and halve the learning rate, because the loss diverged at step `failed`.
+        """Return to the last checkpoint and halve the learning rate, because of `problem` at the step `failed`.
 
         If no checkpoint was saved since the last rollback, the checkpoint may already be bad; then return to the one
         before it. The best score does not change, because the best weights stay in the run folder.
@@ -330,7 +339,7 @@ class Trainer:
         self._log(f"{problem} at step {failed}: back to {self.progress.step}, learning rate x {now.rate_factor:g}")
 
     def save(self, folder: Path | None = None, kept: int = checkpoint.KEPT) -> bool:
-        """Write a checkpoint; if a tensor has a number that is not finite, return False and write nothing."""
+        """Write a checkpoint and keep the newest `kept`; if a number is not finite, write nothing and return False."""
         tensors = self.state.tensors()
         if not self.state.all_finite(tensors):
             return False
@@ -342,7 +351,7 @@ class Trainer:
         return True
 
     def load(self, find: Callable[[Path], checkpoint.Loaded | None] = checkpoint.load_checkpoint) -> bool:
-        """Continue from the checkpoint that `find(folder)` returns in the first process; False if it returns None."""
+        """Load the checkpoint that `find(folder)` returns, into all processes; return False if `find` returns None."""
         found = find(self.folder) if self.group.is_first else None
         known = self.group.once(lambda: None if found is None else (found[1], found[2]))
         if known is None:
