@@ -8,7 +8,7 @@ A comparison is a TOML file. Its sections [data], [tokenizer], [train] and [sear
     budget.minutes = 15                 # or steps, or flops
 
     [systems.transformer]
-    model.arch = "transformer-mini"
+    model.heads = 8
 
     [systems."gnmt + reward"]           # fine-tunes: 80 % of the budget for the system gnmt, 20 % for fine-tuning
     finetune = "gnmt"
