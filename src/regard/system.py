@@ -49,7 +49,6 @@ def free_memory() -> float:
         return float("inf")
 
 
-@functools.cache
 def peak_memory() -> int | None:
     """The largest amount of memory that this process has used so far, in bytes; None if the system does not tell."""
     try:
@@ -60,6 +59,7 @@ def peak_memory() -> int | None:
     return most if sys.platform == "darwin" else 1024 * most
 
 
+@functools.cache
 def keep_memory() -> bool:
     """Make the allocator keep freed memory instead of returning it to the kernel; returns False if it cannot.
 

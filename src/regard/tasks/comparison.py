@@ -7,16 +7,16 @@ A comparison is a TOML file. Its sections [data], [tokenizer], [train] and [sear
     seeds = [1, 2]                      # each system is trained once per seed
     budget.minutes = 15                 # or steps, or flops
 
-    [systems.transformer]
+    [systems.small]
     model.heads = 8
 
-    [systems."gnmt + reward"]           # fine-tunes: 80 % of the budget for the system gnmt, 20 % for fine-tuning
-    finetune = "gnmt"
+    [systems."small + reward"]          # fine-tunes: 80 % of the budget for the system small, 20 % for fine-tuning
+    finetune = "small"
     share = 0.2
     translate.objective = "reward"
 
-    [systems."2 transformers"]          # an ensemble of two seeds
-    ensemble = "transformer"
+    [systems."2 small ones"]            # an ensemble of two seeds
+    ensemble = "small"
     members = 2
 
 Each training is a process of its own, so that its memory can be measured. A comparison that was interrupted continues
