@@ -158,7 +158,7 @@ def test_an_end_that_lies_behind_is_refused(run, capsys):
         ("train.optimizer=adam", "train.optimizer cannot change"),
         ("train.ema_decay=0", "train.ema_decay cannot change"),
         ("train.metric=loss", "train.metric cannot change"),
-        ("model.width=64", "only train. and search. settings can change"),
+        ("model.width=64", "an existing run can only change settings of [train] and [search]"),
     ],
 )
 def test_what_a_run_hangs_on_cannot_change(run, capsys, setting, problem):
