@@ -154,11 +154,11 @@ def test_an_end_that_lies_behind_is_refused(run, capsys):
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [
-        ("train.seed=2", "train.seed cannot change in a run that exists"),
+        ("train.seed=2", "train.seed cannot change in an existing run"),
         ("train.optimizer=adam", "train.optimizer cannot change"),
         ("train.ema_decay=0", "train.ema_decay cannot change"),
         ("train.metric=loss", "train.metric cannot change"),
-        ("model.width=64", "only train. and search. settings can change"),
+        ("model.width=64", "an existing run can only change settings of [train] and [search]"),
     ],
 )
 def test_what_a_run_hangs_on_cannot_change(run, capsys, setting, problem):
@@ -171,7 +171,8 @@ def test_what_a_run_hangs_on_cannot_change(run, capsys, setting, problem):
 def test_a_metric_of_another_task_is_told_before_training(run, tmp_path, capsys):
     assert main(train_arguments(run.parent, tmp_path / "new", "train.metric=accuracy")) == 2
     assert (
-        'train.metric = "accuracy" is no score of "translate"; choose from bleu, chrf, loss' in capsys.readouterr().err
+        'train.metric = "accuracy" is not a metric of data.task = "translate"; choose from bleu, chrf, loss'
+        in capsys.readouterr().err
     )
     assert not (tmp_path / "new").exists()
 
