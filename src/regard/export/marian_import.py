@@ -109,7 +109,7 @@ def from_marian(
             rows = source_rows if name.startswith("encoder.") else target_rows
             if len(ours[name]) != max(rows) + 1:
                 raise RunError(
-                    f"{where}: {max(rows) + 1} tokens but {len(ours[name])} rows of embeddings; download all files again"
+                    f"{where}: {max(rows) + 1} tokens but {len(ours[name])} embedding rows; download all files again"
                 )
             ours[name] = ours[name][rows]
     if bias_1V is not None and bias_1V.any():
@@ -205,7 +205,7 @@ def _recipe(folder: Path, config: _Table, described: _Table, search: Mapping[str
     for key, wanted in FIXED.items():
         if config.get(key, wanted) != wanted:
             raise RunError(
-                f"{folder}: {key} = {json.dumps(config[key])} in config.json is not supported; only {json.dumps(wanted)} is"
+                f"{folder}: config.json has {key} = {json.dumps(config[key])}; only {json.dumps(wanted)} is supported"
             )
     for name in ("attention_heads", "ffn_dim"):
         if config[f"encoder_{name}"] != config[f"decoder_{name}"]:
@@ -243,7 +243,7 @@ def _rows(vocabulary: Vocabulary, start: int | None, folder: Path) -> list[int]:
     """
     if {id for id in vocabulary.values() if isinstance(id, int)} != set(range(len(vocabulary))):
         raise RunError(
-            f"{folder}: the ids in vocab.json or target_vocab.json do not run from 0 to {len(vocabulary) - 1}; download it again"
+            f"{folder}: the token ids of the vocabulary do not run from 0 to {len(vocabulary) - 1}; download it again"
         )
     for token in (END, UNKNOWN, PAD_TOKEN):
         if token not in vocabulary:

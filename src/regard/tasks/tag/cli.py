@@ -146,7 +146,7 @@ def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
 
 
 def _mark_in_color(sentence: TaggedText, tagger: Tagger) -> Text:
-    """Return the labeled sentence as `spans.mark` writes it, with a color for each type of span, and plain labels dim."""
+    """Return the labeled sentence as `spans.mark` writes it, with a color per type of span and plain labels dim."""
     from rich.text import Text
 
     if tagger.scheme == "plain":

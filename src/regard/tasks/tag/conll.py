@@ -43,7 +43,8 @@ class TaggedSentence(NamedTuple):
 def read_tagged(corpus: Corpus, column: int = 0) -> list[TaggedSentence]:
     """Read the labeled sentences of a file in one of `FORMATS`.
 
-    `column` is the column of the labels, counted from 1; 0 is the last column, or UPOS in CoNLL-U. For JSON lines, it is ignored.
+    `column` is the column of the labels, counted from 1; 0 is the last column, or UPOS in CoNLL-U. JSON lines
+    ignore it.
     """
     path = single_file(corpus, "words and labels")
     suffix = split_suffix(path)[0]

@@ -86,7 +86,7 @@ def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
 
 
 def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """chrF (Popović 2015) of pairs (translation, reference).
+    """The chrF score (Popović 2015) of pairs (translation, reference).
 
     Counts of a pair, for n = 1 to 6: character n-grams in the translation, in the reference, and matching ones.
     sacreBLEU does not expose these counts; the scores are equal to those of sacreBLEU.
@@ -137,14 +137,14 @@ def _signature(metric: Any) -> str:  # sacreBLEU has no types
 
 
 class BootstrapScore(NamedTuple):
-    """The score of the test set, and the scores of R bootstrap samples of it; R = 0 if it has fewer than 20 sentences."""
+    """The score of the test set, and of R bootstrap samples of it; R = 0 if it has fewer than 20 sentences."""
 
     score: float
     resampled_R: Array
 
 
 def score_all(systems: Sequence[Mapping[str, Metric]]) -> list[dict[str, BootstrapScore]]:
-    """Bootstrap the metrics of each system: scores of the test set, and of samples that are the same for all systems."""
+    """Bootstrap the metrics of each system: scores of the test set and of samples, the same for all systems."""
     measures = [one for system in systems for one in system.values()]
     draws, sentences = np.random.default_rng(SEED), len(measures[0].counts_NC)
     samples = SAMPLES if sentences >= FEW else 0
@@ -206,7 +206,7 @@ def p_value(difference: float, difference_R: Array) -> float:
 
 
 def by_length(sources: Sequence[str]) -> dict[str, Rows]:
-    """Return the indices of the sentences in each bucket of source lengths ("1-10" words, ...), without empty buckets."""
+    """Return the indices of the sentences in each bucket of source lengths ("1-10" words, ...); no bucket is empty."""
     lengths = [len(source.split()) for source in sources]
     found = np.searchsorted(list(BUCKETS.values()), lengths)
     return {name: rows for place, name in enumerate(BUCKETS) if len(rows := np.flatnonzero(found == place))}
@@ -239,7 +239,7 @@ def quick_scores(translations: Sequence[str], references: Sequence[str]) -> dict
 
 @dataclass(frozen=True)
 class System:
-    """A system to evaluate (a run, or a file of translations): its name, its translations of the test set, and flags."""
+    """A system to evaluate (a run, or a file of translations): its name, translations of the test set and flags."""
 
     name: str
     translations: Sequence[str]

@@ -134,7 +134,7 @@ def check(options: argparse.Namespace, opened: Sequence[Run | Path], search: Jso
 
 
 def _names(options: argparse.Namespace) -> list[str]:
-    """Return the names of the systems to score: the last parts of their paths, or whole paths if two parts are equal."""
+    """Return the names of the systems to score: the last parts of their paths, or whole paths if two are equal."""
     systems = [[options.run, *options.ensemble], *([[options.compare_with]] if options.compare_with else [])]
     paths = {Path(one).resolve() for members in systems for one in members}
     is_unique = len({path.name for path in paths}) == len(paths)

@@ -121,7 +121,7 @@ class TranslationFile(AbstractContextManager["TranslationFile"]):
         self._read = (int(count), str(digest))
         if noted != json.loads(json.dumps(self._job)):
             raise SettingsError(
-                f"{self.part}: was made with another file, run or setting and cannot be resumed; remove it to start again"
+                f"{self.part}: was made with another file, run or setting: cannot resume; remove it to start again"
             )
         content = self.part.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
