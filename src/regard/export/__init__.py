@@ -50,7 +50,8 @@ class Option(NamedTuple):
 
 def export_format(name: str) -> ModuleType:
     if name not in EXPORTS:
-        raise SettingsError(f"no export format {name}{nearest(name, EXPORTS)}; choose from {', '.join(EXPORTS)}")
+        guess = nearest(name, EXPORTS) or f"; choose from {', '.join(EXPORTS)}"
+        raise SettingsError(f"no export format {name}{guess}")
     return import_module(EXPORTS[name])
 
 

@@ -209,5 +209,5 @@ def test_a_word_may_be_a_no_break_space(tmp_path):
     assert found == sentence
     assert read(tmp_path / "a.jsonl", json.dumps(sentence._asdict()) + "\n") == [sentence]
     assert read(tmp_path / "b.conll", "\n".join(write_conll([sentence])) + "\n") == [sentence]
-    with pytest.raises(CorpusError, match="no list of texts"):
+    with pytest.raises(CorpusError, match="not a list of non-empty texts"):
         read(tmp_path / "b.jsonl", '{"tokens": ["a", " "], "tags": ["O", "O"]}\n')

@@ -192,7 +192,7 @@ def test_a_prefix_is_never_cut(words):
         ({"nbest": 0}, "nbest must be at least 1"),
         ({"tree": True, "beam_size": 1}, "only a beam search has a search tree"),
         ({"coverage_penalty": 0.2, "beam_size": 1}, "search.coverage_penalty needs a beam"),
-        ({"coverage_penalty": 0.2}, "need a model with attention"),
+        ({"coverage_penalty": 0.2}, "need a model with cross-attention"),
         ({"prefix": ["a", "b"]}, "2 prefixes for 1 texts"),
         ({"top_p": 0.0}, r"search.top_p must be above 0"),
     ],
