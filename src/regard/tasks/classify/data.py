@@ -227,7 +227,7 @@ class TrainingDocuments:
         where, labels = data.train[0].source, sorted({label for one in self.parts.train() for label in one.labels})
         if len(labels) < 2:
             only = f'every document is labeled "{labels[0]}"' if labels else "no document has a label"
-            raise CorpusError(where, f"{only}; training needs documents with at least two different labels")
+            raise CorpusError(where, f"{only}; training needs at least two labels: add documents with another one")
         for part, documents in self.parts.held_out.items():
             unknown = sorted({label for document in documents for label in document.labels} - set(labels))
             if unknown:
