@@ -10,7 +10,7 @@ from regard.config.ranges import CheckedSettings, Count, Positive, Range, Share,
 
 @dataclass(frozen=True)
 class ClassifySettings(CheckedSettings):
-    """Settings for reading and labeling documents."""
+    """How documents are read, divided and classified."""
 
     section: ClassVar[str] = "classify"
 
