@@ -192,7 +192,7 @@ class TestClean:
         os.mkfifo(tmp_path / "pipe.tsv")
         pipe = tmp_path / "pipe.tsv"
         assert told("--out", pipe, "--force") == f"{pipe}: not a plain file; choose another path"
-        assert told("--max-length-ratio", "0.5") == "max_length_ratio must be at least 1, or 0 for no limit, not 0.5"
+        assert told("--max-length-ratio", "0.5") == "--max-length-ratio must be at least 1, or 0 for no limit, not 0.5"
 
 
 class TestStats:
