@@ -172,7 +172,7 @@ class TestClean:
             return complaint(capsys, "clean", "--source", corpus, *arguments)
 
         one, two = tmp_path / "x.en", tmp_path / "x.it"
-        missing = "is missing: the two sides are written to two files; name both"
+        missing = "is missing: the source and the target are written to two files; give both"
         assert told("--out-source", one) == f"--out-target {missing}"
         assert told("--out-target", two) == f"--out-source {missing}"
         assert told("--out", one) == (
