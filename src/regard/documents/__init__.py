@@ -70,7 +70,7 @@ class Document:
 
 
 def format_of(name: str) -> str:
-    """The name of a document format, e.g. "html". `name` is a file name with the ending of a format, or a format."""
+    """The name of a document format, e.g. "html". `name` is a file name with a known ending, or a format."""
     lowered = name.lower()
     if lowered in FORMAT_NAMES:
         return lowered

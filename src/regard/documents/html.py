@@ -43,7 +43,7 @@ _TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     """Split a page into strings that stay unchanged and slots for translations; `draft` collects the texts.
 
-    Values of attributes that readers see (alt, title and others) are texts too.
+    Values of attributes that readers see (alt, title and others) are texts too. `name` is not used.
     """
     return _Reader(draft).read(list(read_tokens(source)))
 
@@ -92,7 +92,7 @@ class _Reader:
             self._tree.open(name, raw)
 
     def _follows_link(self) -> bool:
-        """Whether only white space separates a link that starts here from the previous link, as in a list of links."""
+        """Whether the last thing read, apart from white space, is a link: a link after it is in a list of links."""
         before = self._tree.root[-2:]
         while before and isinstance(before[-1], Words) and not before[-1].text.strip():
             before.pop()
@@ -102,7 +102,7 @@ class _Reader:
         self._pieces += self._draft.add(self._tree.finish(), escape_text)
 
     def _keep(self, element: list[Token]) -> None:
-        """Add an element that must not be translated: `element` has its tokens from the start tag to the end tag."""
+        """Add an element that must not be translated, given as its tokens from the start tag to the end tag."""
         name, raw = element[0].name, "".join(token.raw for token in element)
         if name in _BLOCKS:
             self._end_text()

@@ -52,7 +52,8 @@ class _Inline:
     r"""Parses the inline markup of a paragraph into nodes: words, elements around words, code, line breaks.
 
     `breaks` has, for each "\n" in the text, the source of this line break, and whether it is a hard line break.
-    `labels` are the link labels that the document defines ("[label]: URL"). `draft` collects the texts of images.
+    `labels` are the link labels that the document defines ("[label]: URL"). `draft` collects the alternative
+    texts of images, which are translated too.
     """
 
     def __init__(self, text: str, breaks: Sequence[tuple[str, bool]], labels: AbstractSet[str], draft: Draft):
@@ -156,7 +157,7 @@ class _Inline:
         return match.start() + 1
 
     def _take_stress(self, match: re.Match[str]) -> None:
-        """Process a run of *, _ or ~: its first characters close open emphasis, the rest of them opens new emphasis."""
+        """Process a run of *, _ or ~: its first characters close open emphasis, the others open new emphasis."""
         raw, mark = match.group(), match.group()[0]
         before = self._text[match.start() - 1 : match.start()] or " "
         after = self._text[match.end() : match.end() + 1] or " "

@@ -68,7 +68,7 @@ Raw = str | tuple[Piece, ...]
 
 
 def fill(raw: Raw | Sequence[Piece], answers: Sequence[Answer]) -> str:
-    """Join pieces of a document; slots are replaced by what they make of `answers`, the translations of all texts."""
+    """Join pieces of a document: strings unchanged, slots rendered with `answers`, the translations of all texts."""
     if isinstance(raw, str):
         return raw
     return "".join(piece if isinstance(piece, str) else piece.render(answers) for piece in raw)
@@ -124,7 +124,7 @@ def as_pieces(raw: Raw) -> list[Piece]:
 
 
 def source_of(nodes: Iterable[Node]) -> list[Piece]:
-    """The source of the nodes: strings, and slots for translated attributes."""
+    """The nodes in the format of the file: unchanged strings, and slots for the translations of attributes."""
     found: list[Piece] = []
     for node in nodes:
         if isinstance(node, Element):
@@ -166,7 +166,7 @@ class _Open:
 
 
 class Tree:
-    """Builds nested nodes from words and tags in reading order. A tag without its partner becomes a node of its own."""
+    """Builds nested nodes from words and tags in reading order. An unmatched tag becomes a separate node."""
 
     def __init__(self) -> None:
         self.root: list[Node] = []
@@ -190,8 +190,9 @@ class Tree:
         return next((tag.name for tag in reversed(self._open) if tag.name in names), "")
 
     def close(self, name: str, raw: Raw, rewritten: str | None = None) -> None:
-        """Close the innermost open element called `name`; `raw` is its end tag. `rewritten`: see `Element`.
+        """Close the innermost open element called `name`; `raw` is its end tag.
 
+        `rewritten` is the end tag to write if the text is translated; None: `raw`.
         Elements inside it that are still open have no end tag: their start tags become separate nodes. If no element
         of this name is open, the end tag becomes a `Fixed` node.
         """
@@ -218,7 +219,7 @@ class Tree:
         return nodes
 
     def _unmatch_above(self, name: str | None) -> None:
-        """Make the start tags that are open inside the innermost `name` separate nodes; if None, all open ones."""
+        """Make all open start tags inside the innermost element `name` separate nodes; None: all open start tags."""
         while self._open and self._open[-1].name != name:
             self._unmatch()
 
@@ -276,7 +277,7 @@ class Box:
 
 
 def walk(boxes: Iterable[Box]) -> Iterator[Box]:
-    """Yield each box, followed by all boxes inside it, at any depth."""
+    """Yield each box (the position of a node of markup), followed by all boxes inside it, at any depth."""
     for box in boxes:
         yield box
         yield from walk(box.inside)
@@ -306,9 +307,10 @@ def mark(nodes: Sequence[Node]) -> Marked:
 
 
 def _count_words(boxes: Sequence[Box], starts: list[int], ends: list[int]) -> list[Box]:
-    """Convert the positions of boxes from characters to words; `starts`, `ends`: character positions of each word.
+    """Convert the positions of markup (`boxes`) from characters to words.
 
-    Boxes of placeholders that are joined to a word ("%1th") are left out.
+    `starts` and `ends` are the character positions of the words. Boxes of placeholders that are joined to a word
+    ("%1th") are left out.
     """
     counted = []
     for box in boxes:
@@ -322,7 +324,7 @@ def _count_words(boxes: Sequence[Box], starts: list[int], ends: list[int]) -> li
 
 
 class _TextJoiner:
-    """Joins the texts of nodes into one text. `join` returns boxes whose positions are counted in characters."""
+    """Joins the texts of nodes into one text. `join` returns the positions of the markup, counted in characters."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []

@@ -39,7 +39,10 @@ def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | No
 
 
 def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
-    """The word links to a translation of `size` words; without an alignment, words are linked by relative position."""
+    """Pairs (source word, target word) of linked words; `size` is the number of target words.
+
+    Without an alignment, words at the same relative position are linked.
+    """
     if alignment is None or not alignment.links or not marked.size:
         return [((2 * place + 1) * marked.size // (2 * size), place) for place in range(size)] if marked.size else []
     # A tokenizer with unknown characters may count words differently than we do.
@@ -49,7 +52,7 @@ def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
 
 
 def _link_copies(kept: Sequence[Box], target: tuple[str, ...], links: Links) -> tuple[Links, set[int]]:
-    """Link each `Fixed` node in `kept`, e.g. a URL, to a copy of its text among the words of `target`, if any.
+    """Link each node in `kept` that must not change, e.g. a URL, to a copy of its text in `target`, if there is one.
 
     If there are several copies, one that is already linked to the node is preferred. Returns the new links, and the
     indices of the target words of the copies.
@@ -86,7 +89,7 @@ class _Placer:
     """Places the markup of one text by the alignment links between its words and the words of its translation."""
 
     def __init__(self, target: Sequence[str], links: Links, replaceable: set[int] | None):
-        """`replaceable`: indices of target words that a `Fixed` node may replace; None: all words that translate it."""
+        """`replaceable`: indices of target words that a node such as a URL may replace; None: all that translate it."""
         pairs = np.array(sorted(links), dtype=np.int64).reshape(-1, 2)
         self.source, self.target = pairs[:, 0], pairs[:, 1]
         self.size = len(target)
@@ -95,7 +98,7 @@ class _Placer:
         self.replaceable_T = np.array([replaceable is None or place in replaceable for place in range(self.size)])
 
     def place(self, boxes: Sequence[Box], source_span: Span, target_span: Span) -> list[Box]:
-        """Move `boxes`, the markup of a span of source words, to a span of target words, with the boxes inside them."""
+        """Return `boxes`, the markup in a span of source words, with positions in a span of target words."""
         taken_T = np.zeros(self.size, dtype=bool)
         closed_G = np.zeros(self.size + 1, dtype=bool)  # gaps between words of one box, where no other mark may be
         found: dict[int, Box] = {}  # by `id` of the source box
@@ -121,9 +124,9 @@ class _Placer:
     # Marks that enclose words
 
     def _span(self, box: Box, source_span: Span, target_span: Span, taken_T: NDArray[np.bool_]) -> Span | None:
-        """The span of target words for a box that encloses source words; None if no free word is linked to these.
+        """The span of target words for markup around source words (`box`); None if no free word is linked to these.
 
-        `source_span` and `target_span` belong to the element around the box (or to the whole text). `taken_T` is True
+        `source_span` and `target_span` are those of the element around `box`, or of the whole text. `taken_T` is True
         for target words that are not free.
         """
         low, high = target_span
@@ -147,7 +150,7 @@ class _Placer:
     def _linked(self, start: int, end: int, target_span: Span) -> NDArray[np.int64]:
         """Indices of target words in `target_span` that are linked to the source words `start` to `end` - 1.
 
-        A target word with several such links is in the list as often.
+        A target word with several such links occurs several times.
         """
         first, last = np.searchsorted(self.source, (start, end))
         targets = self.target[first:last]
@@ -182,7 +185,7 @@ class _Placer:
     def _place_breaks(
         self, boxes: Sequence[Box], source_span: Span, target_span: Span, closed_G: NDArray[np.bool_]
     ) -> dict[int, Box]:
-        """Place the line breaks among `boxes` in their order, with at least one target word between two breaks.
+        """Place the line breaks among `boxes` in their order, with at least one target word between two.
 
         `closed_G` is True for gaps that must not be used. If no gap is left for a break, the break is left out, unless
         it is required: then it gets the gap of the previous break. Returns the placed boxes by the `id` of their source
@@ -208,12 +211,15 @@ class _Placer:
 
 
 def _at(box: Box, gap: int) -> Box:
-    """A copy of the box, and of all boxes inside it, at the gap before the target word `gap`, enclosing no words."""
+    """Copy markup, and all markup inside it, to the gap before the target word `gap`, without words inside."""
     return replace(box, start=gap, end=gap, inside=[_at(inner, gap) for inner in box.inside])
 
 
 def _best_span(weights: NDArray[np.float64], offset: int) -> Span | None:
-    """The span with the largest sum of weights, None if no sum is above 0; `weights[0]` is that of word `offset`."""
+    """The span of words with the largest sum of weights; None if no sum is above 0.
+
+    `weights[0]` is the weight of the word with index `offset`.
+    """
     best, span, total, start = 0.0, None, 0.0, 0
     for place, weight in enumerate(weights.tolist()):
         if total <= 0:

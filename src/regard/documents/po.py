@@ -26,7 +26,7 @@ _TO_ESCAPE = str.maketrans({text: f"\\{name}" for name, text in _NAMED.items()} 
 
 @dataclass
 class _Field:
-    """A string of an entry, e.g. its msgid; it is written in the lines from `start` up to but not including `end`."""
+    """A string of an entry, e.g. its msgid, and its lines in the file: from `start` up to but not including `end`."""
 
     start: int
     end: int
@@ -109,7 +109,9 @@ def _checked(entry: _Entry, name: str) -> _Entry:
 def _read_string(text: str, name: str, number: int) -> str:
     match = _STRING.match(text.rstrip("\r\n"))
     if not match:
-        raise CorpusError(name, "broken PO syntax: expected a string in quotation marks", line=number + 1)
+        raise CorpusError(
+            name, "broken PO syntax: expected a string in quotation marks; correct the line", line=number + 1
+        )
     return _ESCAPE.sub(_unescape, match[1])
 
 

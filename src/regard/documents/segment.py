@@ -94,7 +94,7 @@ class _TargetWriter:
         self.target, self.gaps, self.answers = target, gaps, answers
 
     def write(self, placed: Sequence[Box], start: int, end: int) -> str:
-        """The words from `start` up to but not including `end` as one string, with the markup of the boxes `placed`."""
+        """The words from `start` up to but not including `end` as one string, with the markup `placed` around them."""
         spans = {box.start: box for box in placed if box.start < box.end}
         points: dict[int, list[Box]] = defaultdict(list)
         for box in placed:
@@ -142,9 +142,9 @@ class _TargetWriter:
 
 
 def _spaces_around(points: Sequence[Box], spaced: bool, first: bool, last: bool) -> tuple[bool, bool]:
-    """Whether to write a space before, and after, the markup `points` between two words; none beside a line break.
+    """Whether to write a space before, and one after, the markup `points` between two words; none at a line break.
 
-    `spaced`: white space separates the two words. `first`, `last`: the markup is at the start or end of an element.
+    `spaced`: white space separates the two words. `first`, `last`: the markup starts, or ends, an element.
     """
     before, after = points[0].space_before, points[-1].space_after
     if any(map(_breaks, points)):
@@ -222,7 +222,7 @@ _SPACE = re.compile(r"(?:\s|&nbsp;|&#160;|&#xa0;)*", re.IGNORECASE)
 
 
 def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
-    """Split `nodes` into the white space before the text (also "&nbsp;"), the nodes of the text, and that after it."""
+    """Split `nodes` into leading white space (also "&nbsp;"), the nodes of the text, and trailing white space."""
     left = right = ""
     if isinstance(first := nodes[0], Words):
         match = _SPACE.match(first.raw) if first.raw != first.text else None
@@ -247,7 +247,7 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
 
 
 def split_lines(source: str, draft: Draft, read: Callable[[str], Iterable[Node]]) -> list[Piece]:
-    """Split `source` into texts at line ends and tabs, and add them to `draft`; `read` converts a text to nodes."""
+    """Split `source` into texts at line ends and tabs, and add them to `draft`; `read` parses the markup of a text."""
     pieces: list[Piece] = []
     for place, part in enumerate(_SEPARATORS.split(source)):
         pieces += [part] if place % 2 else draft.add(list(read(part)))

@@ -56,7 +56,10 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
 
 
 def make_cue(head: str, body: str, start: str, end: str) -> Cue:
-    """Make a cue from the source before its text (`head`), the text with white space (`body`), and its times."""
+    """Make a cue from the source before its text (`head`), its text with white space around it, and its times.
+
+    `start` and `end` are times such as "01:02:03,500".
+    """
     text = body.strip()
     at = body.find(text)
     return Cue(head + body[:at], text, body[at + len(text) :], _seconds(start), _seconds(end))
@@ -73,7 +76,7 @@ def add_cues(
 ) -> Iterator[Piece]:
     """Yield the cues as strings that stay unchanged and slots for translations; `draft` collects the texts.
 
-    `read` converts the text of a cue to nodes, `escape` a translated word to the format of the file.
+    `read` parses the markup of a cue's text; `escape` converts a translated word to the format of the file.
     """
     for group in _sentences(cues):
         yield group[0].head
