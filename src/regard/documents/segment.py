@@ -85,9 +85,10 @@ def _numbers(text: str) -> Counter[str]:
 
 
 class _TargetWriter:
-    """Writes the words and the markup of a translation in the format of the file.
+    """Writes one translated segment in the format of the file: its words, with the markup that `write` gets.
 
-    `target`: the words; `gaps[i]`: whether white space follows word i; `answers`: the translations of all texts.
+    `target`: the words; `gaps[i]`: whether white space follows word i; `answers`: the translations of all segments of
+    the document, because markup can contain other segments, such as the alt text of an image.
     """
 
     def __init__(self, target: Sequence[str], gaps: Sequence[bool], answers: Sequence[Answer]):

@@ -117,7 +117,7 @@ class TextRequest(TaskRequest):
 
     @property
     def text(self) -> str:
-        """The text of a request that has only one, as those that `split` returns."""
+        """The text of a request that has exactly one text, such as each request that `split` returns."""
         assert isinstance(self.q, str)
         return self.q
 
