@@ -237,7 +237,7 @@ class BatchStream:
         place = bisect(self._marks, position, key=lambda mark: mark.position) - 1
         if place < 0:
             raise ValueError(
-                f"batch {position} is before batch {self._marks[0].position}, the first one of this stream; ask for a later one"
+                f"batch {position} is before batch {self._marks[0].position}, the first of this stream; ask for a later one"
             )
         return self._marks[place]
 
