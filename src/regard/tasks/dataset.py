@@ -149,7 +149,7 @@ def learn_tokenizer(
 
 
 def store_parts(sizes: Iterable[tuple[int, float]]) -> list[StorePart]:
-    """One `StorePart` per training file. `sizes`: for each file, its number of examples, and how often an epoch uses each."""
+    """One `StorePart` per training file. `sizes`: per file, its number of examples, and their uses in an epoch."""
     counts, weights = zip(*sizes, strict=True)
     return list(map(StorePart, accumulate(counts), weights))
 
