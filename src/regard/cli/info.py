@@ -94,7 +94,7 @@ def _empty_model(arch: str, vocabulary: int) -> Network:
     """A model on the meta device, where tensors have no data."""
     settings = settings_of(arch)
     if vocabulary < 8:
-        raise SettingsError("--vocabulary must be at least 8")
+        raise SettingsError(f"--vocabulary must be at least 8, not {vocabulary}")
     import torch
 
     with torch.device("meta"):
