@@ -256,6 +256,16 @@ class ModelSettings(CheckedSettings):
         return True
 
     @property
+    def tokenizer_kind(self) -> str:
+        """The kind of tokenizer (`tokenizer.kind`) that the architecture was made for; the plan chooses it."""
+        return TokenizerSettings.kind
+
+    @property
+    def suits_muon(self) -> bool:
+        """Whether the plan trains the architecture by Muon instead of Adam."""
+        return False
+
+    @property
     def document_window(self) -> int:
         """A classifier reads documents in windows of at most this many tokens; 0: sentence by sentence."""
         return 0
