@@ -13,6 +13,8 @@ from regard import models
 from regard.config import ModelSettings
 from regard.models import presets
 from regard.models.base import Seq2Seq, Source, Tree
+from regard.models.bytenet import ByteNetSettings
+from regard.models.convs2s import ConvS2SSettings
 from regard.models.hran import HRANSettings
 from regard.models.transformer_settings import TransformerSettings
 
@@ -28,6 +30,12 @@ def toy(arch: str, **changes: Any) -> ModelSettings:
         small = dataclasses.replace(preset, encoder_layers=3, decoder_layers=2, width=width, ffn_width=2 * width)
     elif isinstance(preset, HRANSettings):
         small = dataclasses.replace(preset, width=16, embedding_width=16)
+    elif isinstance(preset, ConvS2SSettings):
+        small = dataclasses.replace(
+            preset, encoder_layers=3, decoder_layers=2, width=16, embedding_width=12, max_positions=64
+        )
+    elif isinstance(preset, ByteNetSettings):
+        small = dataclasses.replace(preset, encoder_layers=4, decoder_layers=4, width=20, dilations=(1, 2, 4))
     else:
         small = dataclasses.replace(
             preset,
@@ -56,6 +64,15 @@ VARIANTS = {
     "GELU, heads of 6, untied": toy("transformer-small", activation="gelu", head_width=6, tie_embeddings="none"),
 }
 """Options of the Transformer that no preset takes."""
+
+CONVOLUTIONS = {
+    "layers of several widths and kernels": toy(
+        "convs2s", encoder_groups=((1, 8, 5), (2, 12, 1)), decoder_groups=((2, 8, 3), (1, 20, 1)), output_width=10
+    ),
+    "kernel of 5, tied": toy("convs2s", kernel=5, tie_embeddings="all"),
+    "kernel of 5, six more columns": toy("bytenet", kernel=5, length_ratio=1.0, length_extra=6),
+}
+"""Options of the convolutional models that no preset takes."""
 
 
 VOCABULARIES = {"seq2seq": ("source_vocabulary", "target_vocabulary"), "decoder": ("vocabulary",)}
