@@ -64,10 +64,7 @@ class Run:
 
     @classmethod
     def create(cls, folder: str | Path) -> Run:
-        """Make the folder. A folder that is not empty is an error.
-
-        Only a folder whose preparation was interrupted is removed and made again.
-        """
+        """Make the folder. It must be empty; a folder whose preparation was interrupted is removed and made again."""
         folder = cls.refuse_existing(folder)
         run = cls(folder)
         if (folder / PREPARING).is_file():
@@ -82,14 +79,10 @@ class Run:
 
     @staticmethod
     def refuse_existing(folder: str | Path) -> Path:
-        """The folder as a path. Raises an error if `folder` is a file, or a folder that is not empty.
-
-        A folder whose preparation was interrupted is accepted.
-        """
+        """The folder as a path; a file or a folder with files is an error, unless its preparation was interrupted."""
         folder = Path(folder)
-        if (folder / PREPARING).is_file():
-            return folder
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        is_free = (folder / PREPARING).is_file() or not folder.exists()
+        if not is_free and (not folder.is_dir() or any(folder.iterdir())):
             hint = f'; "regard resume {folder}" continues it' if (folder / "checkpoints").is_dir() else ""
             raise RunError(f"{folder}: exists already; choose another --out{hint}")
         return folder

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from regard.errors import UnwritableError
@@ -57,8 +57,7 @@ def keep_memory() -> bool:
     which costs a tenth of the throughput. The call changes the whole process, so only the command line and the server
     make it.
     """
-    mallopt = _glibc("mallopt")
-    return mallopt is not None and all(mallopt(name, 1 << 30) for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD))
+    return all(_call_libc("mallopt", name, 1 << 30) for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD))
 
 
 def share_one_heap() -> bool:
@@ -68,25 +67,23 @@ def share_one_heap() -> bool:
     can use memory that another thread has freed. The memory of a server that gets texts of all lengths would grow for
     hours (`tests/surface/test_hostile.py` measures this).
     """
-    mallopt = _glibc("mallopt")
-    return mallopt is not None and bool(mallopt(_ARENA_MAX, 1))
+    return bool(_call_libc("mallopt", _ARENA_MAX, 1))
 
 
 def give_back() -> None:
     """Return all free pages to the system, if the C library supports it."""
-    malloc_trim = _glibc("malloc_trim")
-    if malloc_trim is not None:
-        malloc_trim(0)
+    _call_libc("malloc_trim", 0)
 
 
-def _glibc(name: str) -> Callable[..., int] | None:
-    """The function `name` of the C library of this process; None if there is no such function."""
+def _call_libc(name: str, *arguments: int) -> int:
+    """Call the function `name` of the C library of this process; returns 0 if there is no such function."""
     import ctypes  # here, because help does not need it
 
     try:
-        return getattr(ctypes.CDLL(None), name)
+        function = getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError, TypeError):  # TypeError: Windows has no handle for "this process"
-        return None
+        return 0
+    return function(*arguments)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

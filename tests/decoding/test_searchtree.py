@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from regard.decoding.beam import SearchTreeRecorder, beam_search
+from regard.decoding.beam import beam_search, search_trees
 from regard.decoding.hypothesis import Tokens
 from tests.decoding.test_search import END, START, table_step
 
@@ -13,12 +13,12 @@ from tests.decoding.test_search import END, START, table_step
 @pytest.fixture
 def recorded():
     step, _ = table_step(3)
-    recorder = SearchTreeRecorder(3)
+    states = []
     found = beam_search(
         step, torch.full((3, 1), START), torch.arange(3), torch.tensor([6, 4, 5]), Tokens(START, END, never=(START,)),
-        width=3, best=3, watch=recorder.record,
+        width=3, best=3, watch=states.append,
     )  # fmt: skip
-    return found, recorder.trees(str)
+    return found, search_trees(states, 3, str)
 
 
 def test_finished_nodes_are_the_hypotheses(recorded):

@@ -419,7 +419,7 @@ def test_the_examples_are_not_sent_to_other_processes(tmp_path, monkeypatch):
 
 def test_only_commands_change_how_the_process_keeps_memory(run, monkeypatch, capsys):
     asked = []
-    monkeypatch.setattr("regard.system._glibc", lambda name: asked.append(name))
+    monkeypatch.setattr("regard.system._call_libc", lambda name, *arguments: asked.append(name))
     keep_memory.cache_clear()
     try:
         regard.load(run).translate("I am trendy")

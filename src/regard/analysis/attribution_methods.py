@@ -213,14 +213,14 @@ def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
     x_SD = states["encoder.embed"][0]
     for layer, block in enumerate(transformer.encoder.blocks):
         parts = attention_parts(tape, block.self_attention, x_SD, len(x_SD))
-        encoder.append(self_shares(parts, block.self_attention_residual).shares_TP)
+        encoder.append(self_shares(parts, block.self_attention_residual)[0])
         x_SD = states[f"encoder.{layer}"][0]
     x_TD = states["decoder.embed"][0]
     for layer, above in enumerate(transformer.decoder):
         parts = attention_parts(tape, above.self_attention, x_TD, len(x_TD))
-        own = self_shares(parts, above.self_attention_residual)
-        parts = attention_parts(tape, above.cross_attention, own.stream_TD, len(x_SD))
-        decoder.append((own.shares_TP, cross_shares(parts, above.cross_attention_residual).shares_TP))
+        own_TT, stream_TD = self_shares(parts, above.self_attention_residual)
+        parts = attention_parts(tape, above.cross_attention, stream_TD, len(x_SD))
+        decoder.append((own_TT, cross_shares(parts, above.cross_attention_residual)[0]))
         x_TD = states[f"decoder.{layer}"][0]
     return Attribution(*roll_out(encoder, decoder))
 
@@ -231,13 +231,6 @@ class AttentionParts(NamedTuple):
     x_TD: Tensor
     contribution_TSD: Tensor  # the vector that key s contributes to query t
     update_TD: Tensor  # the sum of these vectors, plus the bias of the output projection
-
-
-class TokenMixing(NamedTuple):
-    """Shares [T, P] of P input positions in the residual stream [T, D] after an attention, and this stream."""
-
-    shares_TP: Tensor
-    stream_TD: Tensor
 
 
 def attention_parts(
@@ -257,23 +250,23 @@ def attention_parts(
     return AttentionParts(x_TD, contribution_TSD, attend.out(seen.output_BHTK[0].transpose(0, 1).flatten(1)))
 
 
-def self_shares(parts: AttentionParts, around: Residual) -> TokenMixing:
+def self_shares(parts: AttentionParts, around: Residual) -> tuple[Tensor, Tensor]:
     """Shares [T, T] of the positions in the stream after a self-attention, and this stream.
 
     If all shares in a row are zero, the position of the row gets a share of 1 in itself.
     """
     own_TT = torch.eye(len(parts.x_TD)).to(parts.x_TD)
     shares_TT, stream_TD = _mix(parts, around, parts.contribution_TSD + own_TT.unsqueeze(-1) * parts.x_TD.unsqueeze(1))
-    return TokenMixing(shares_TT + (1 - shares_TT.sum(-1, keepdim=True)) * own_TT, stream_TD)
+    return shares_TT + (1 - shares_TT.sum(-1, keepdim=True)) * own_TT, stream_TD
 
 
-def cross_shares(parts: AttentionParts, around: Residual) -> TokenMixing:
+def cross_shares(parts: AttentionParts, around: Residual) -> tuple[Tensor, Tensor]:
     """Shares [T, S] of the source positions in the stream after a cross-attention, and this stream.
 
     One minus the sum of a row is the share of the stream before the cross-attention.
     """
     shares_TP, stream_TD = _mix(parts, around, torch.cat([parts.contribution_TSD, parts.x_TD.unsqueeze(1)], dim=1))
-    return TokenMixing(shares_TP[:, :-1], stream_TD)
+    return shares_TP[:, :-1], stream_TD
 
 
 def shares(parts_TPD: Tensor, whole_TD: Tensor) -> Tensor:
@@ -286,7 +279,7 @@ def shares(parts_TPD: Tensor, whole_TD: Tensor) -> Tensor:
     return nearer_TP / nearer_TP.sum(-1, keepdim=True).clamp_min(torch.finfo(nearer_TP.dtype).tiny)
 
 
-def _mix(parts: AttentionParts, around: Residual, parts_TPD: Tensor) -> TokenMixing:
+def _mix(parts: AttentionParts, around: Residual, parts_TPD: Tensor) -> tuple[Tensor, Tensor]:
     """Shares [T, P] of the P vectors `parts_TPD` in the stream [T, D] after an attention, and this stream.
 
     `around` is the residual connection around the attention. If it has a layer norm after the sum, the norm is applied
@@ -296,4 +289,4 @@ def _mix(parts: AttentionParts, around: Residual, parts_TPD: Tensor) -> TokenMix
     if not around.before:
         spread_T11 = ((parts.x_TD + parts.update_TD).var(-1, unbiased=False) + around.norm.eps).sqrt()[:, None, None]
         parts_TPD = (parts_TPD - parts_TPD.mean(-1, keepdim=True)) / spread_T11 * around.norm.weight
-    return TokenMixing(shares(parts_TPD, stream_TD), stream_TD)
+    return shares(parts_TPD, stream_TD), stream_TD

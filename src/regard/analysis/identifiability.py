@@ -137,10 +137,8 @@ def identified(mapped_ND: Tensor, test: TokenStates, vocabulary_VD: Tensor | Non
     if vocabulary_VD is not None:
         rows = mapped_ND.split(ROWS)
         return torch.cat([_nearest(rows_ND, vocabulary_VD, distance) for rows_ND in rows]) == test.ids_N
-    found = []
-    for mapped_TD, inputs_TD in zip(mapped_ND.split(test.lengths), test.embedded_ND.split(test.lengths), strict=True):
-        found.append((inputs_TD[_nearest(mapped_TD, inputs_TD, distance)] == inputs_TD).all(-1))
-    return torch.cat(found)
+    pairs = zip(mapped_ND.split(test.lengths), test.embedded_ND.split(test.lengths), strict=True)
+    return torch.cat([(x_TD[_nearest(mapped_TD, x_TD, distance)] == x_TD).all(-1) for mapped_TD, x_TD in pairs])
 
 
 def _nearest(x_ND: Tensor, y_MD: Tensor, distance: str) -> Tensor:

@@ -210,10 +210,7 @@ class BatchStream:
         weights: Sequence[StorePart] = (),
         known: BatchPosition = START,
     ):
-        """`known`: the start of an epoch, as returned by `mark`. Batches of earlier epochs cannot be read.
-
-        For the other arguments, see `epoch_batches`.
-        """
+        """`known`: start of the first epoch that can be read, as from `mark`; other arguments: see `epoch_batches`."""
         if not len(lengths[0]):
             raise TrainingError("there is nothing to train on: every pair has an empty side or exceeds data.max_length")
         self._marks = [known]

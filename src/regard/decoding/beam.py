@@ -7,7 +7,7 @@ state. Finished sentences are removed from the batch when a tenth of the batch i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -268,30 +268,19 @@ class SearchTree:
         return asdict(self)
 
 
-@dataclass
-class SearchTreeRecorder:
-    """Records a beam search: pass `record` to `beam_search` as `watch`; then `trees` returns one tree per sentence."""
-
-    sentences: int
-    states: list[BeamState] = field(default_factory=list)
-
-    def record(self, state: BeamState) -> None:
-        self.states.append(state)
-
-    def trees(self, name: Callable[[int], str]) -> list[SearchTree]:
-        """One tree per sentence; `name(token)` is the text of a token."""
-        nodes: list[list[SearchNode]] = [[] for _ in range(self.sentences)]
-        living = [[-1] for _ in range(self.sentences)]  # the last node of each open hypothesis
-        for step, state in enumerate(self.states):
-            tried = state.tried
-            columns = (state.row_N, tried.beam_NC, tried.token_NC, tried.log_prob_NC, tried.total_NC)
-            rows = zip(*(column.tolist() for column in (*columns, state.score_NC, state.kept_NW)), strict=True)
-            for row, beams, tokens, log_probs, totals, scores, kept in rows:
-                first = len(nodes[row])
-                ended = {place: score for place, score in enumerate(scores) if score > -torch.inf}
-                for place, (beam, token, *numbers) in enumerate(zip(beams, tokens, log_probs, totals, strict=True)):
-                    fate = "finished" if place in ended else "kept" if place in kept else "dropped"
-                    values = (living[row][beam], step, name(token), *numbers, fate, ended.get(place))
-                    nodes[row].append(SearchNode(first + place, *values))
-                living[row] = [first + place for place in kept]
-        return [SearchTree(tuple(node for node in found if node.total > -torch.inf)) for found in nodes]
+def search_trees(states: Sequence[BeamState], sentences: int, name: Callable[[int], str]) -> list[SearchTree]:
+    """One tree per sentence, from all states that `watch` got; `name(token)` is the text of a token."""
+    nodes: list[list[SearchNode]] = [[] for _ in range(sentences)]
+    living = [[-1] for _ in range(sentences)]  # the last node of each open hypothesis
+    for step, state in enumerate(states):
+        columns = (state.row_N, *state.tried, state.score_NC, state.kept_NW)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for row, beams, tokens, log_probs, totals, scores, kept in rows:
+            first = len(nodes[row])
+            ended = {place: score for place, score in enumerate(scores) if score > -torch.inf}
+            for place, (beam, token, *numbers) in enumerate(zip(beams, tokens, log_probs, totals, strict=True)):
+                fate = "finished" if place in ended else "kept" if place in kept else "dropped"
+                values = (living[row][beam], step, name(token), *numbers, fate, ended.get(place))
+                nodes[row].append(SearchNode(first + place, *values))
+            living[row] = [first + place for place in kept]
+    return [SearchTree(tuple(node for node in found if node.total > -torch.inf)) for found in nodes]

@@ -164,10 +164,7 @@ class Queue(Protocol):
     """A bounded queue of the server, which computes the items of several requests together."""
 
     async def submit(self, items: Sequence[Any], *, key: Hashable = (), deadline: float | None = None) -> list[Any]:
-        """Return the results in the order of the items. Only items with equal keys share a batch.
-
-        An error is raised if the results are not ready after `deadline` seconds.
-        """
+        """Return the results in order, within `deadline` seconds. Only items with equal keys share a batch."""
 
     def submit_in_order(
         self, items: Sequence[Any], *, key: Hashable = (), deadline: float | None = None

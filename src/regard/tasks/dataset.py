@@ -34,6 +34,7 @@ FEWEST = 20
 HELD_OUT = ("valid", "test")
 
 Example = TypeVar("Example")
+Train = TypeVar("Train")
 Log = Callable[[str], None]
 
 
@@ -57,12 +58,11 @@ class Parts(Generic[Example]):
         return (example for examples, _ in self.corpora for example in examples)
 
     def describe(self) -> str:
-        return describe_parts(self.unit, len(self), self.held_out)
+        return describe_parts(self.unit, len(self), *(len(self.held_out[part]) for part in HELD_OUT))
 
 
-def describe_parts(unit: str, train: int, held_out: Mapping[str, Sequence[Any]]) -> str:
+def describe_parts(unit: str, train: int, valid: int, test: int) -> str:
     """One line with the number of examples in each part; `unit` is the name of the examples, e.g. "documents"."""
-    valid, test = (len(held_out[part]) for part in HELD_OUT)
     return f"{train:,} {unit} to train on, {valid:,} for validation, {test:,} for the test"
 
 
@@ -116,6 +116,16 @@ def hold_out(
 # In a run folder
 
 
+@dataclass(frozen=True)
+class PreparedData(Generic[Train, Example]):
+    """The tokenizer, the training data and the held-out examples of a prepared run."""
+
+    tokenizer: Tokenizer
+    train: Train
+    valid: list[Example]
+    test: list[Example]
+
+
 def learn_tokenizer(
     run: Run, recipe: Recipe, texts: Iterable[str], log: Log, base: Run | None, unit: str = "tokens"
 ) -> Tokenizer:
@@ -137,10 +147,7 @@ def store_parts(sizes: Iterable[tuple[int, float]]) -> list[StorePart]:
 
 @contextmanager
 def new_store(run: Run, held_out: Mapping[str, Iterable[Any]]) -> Iterator[Path]:
-    """Yield a new folder for the store, into which the caller must write the training data.
-
-    The held-out records are already in the folder, as JSON lines.
-    """
+    """Yield a new folder with the held-out records, as JSON lines; the caller must write the training data into it."""
     with run.new_store() as folder:
         for part, records in held_out.items():
             lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
@@ -195,10 +202,7 @@ class StreamTrainUnit:
         return self.stream.mark(position)
 
     def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows | None]:
-        """The part of a batch that one process computes: the examples `first`, `first` + `every`, ...
-
-        Also returns the indices of these examples. Their padding is not removed.
-        """
+        """The examples `first`, `first` + `every`, ... of a batch, which one process computes, and their indices."""
         rows = Rows.every_nth(len(batch.index_B), first, every)
         return batch.rows(rows.index_R), rows
 

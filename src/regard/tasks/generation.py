@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.config import SearchSettings
 from regard.data.batches import TokenSource, make_sources
-from regard.decoding.beam import SearchTreeRecorder, beam_search
+from regard.decoding.beam import BeamState, beam_search
 from regard.decoding.constraints import (
     Constraint,
     ForcedPrefix,
@@ -122,9 +122,9 @@ class Searcher:
 
     @torch.inference_mode()
     def search(
-        self, inputs: Sequence[SearchInput], nbest: int, recorder: SearchTreeRecorder | None = None
+        self, inputs: Sequence[SearchInput], nbest: int, watch: Callable[[BeamState], None] | None = None
     ) -> list[list[Hypothesis]]:
-        """Hypotheses for each text, best first: by greedy search, beam search or sampling."""
+        """Hypotheses for each text, best first: by greedy search, beam search (`watch`: see there) or sampling."""
         settings, constraints, longest_B = self.settings, self._constraints(inputs), self._longest(inputs)
         source = self._source(inputs)
         memory = self.decoder.encode(source)
@@ -145,7 +145,6 @@ class Searcher:
         if settings.sample or settings.beam_size == 1:
             method: Any = partial(extend_paths, choose=self._choose(inputs), paths=nbest if settings.sample else 1)
         else:
-            watch = recorder.record if recorder else None
             method = partial(beam_search, width=settings.beam_size, stop=settings.stop, best=nbest, watch=watch)
         with self._start_search(source, memory) as (step, state, options):
             return method(

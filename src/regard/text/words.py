@@ -93,15 +93,15 @@ ABBREVIATIONS = (
     "Capt Lt Sgt Gov Mt vs cf ca etc al bzw usw ggf evtl inkl dhr mevr проф др им"
 )
 """Abbreviations: a period after one of these words does not end a sentence. Letter case matters."""
-_SHORTENED = re.compile(rf"(?:^|[\s.(\[/\"“„«–-])['’]?(?:{_LETTER}|{ABBREVIATIONS.replace(' ', '|')})$")
+# These patterns are compiled when a text first needs them, by `re.search`: it would delay the first translation.
+_SHORTENED = rf"(?:^|[\s.(\[/\"“„«–-])['’]?(?:{_LETTER}|{ABBREVIATIONS.replace(' ', '|')})$"
 # Before a digit any short word may be an abbreviation ("No. 5", "Abb. 3"), and a number may be a day ("3. 5. 2020").
-_COUNTED = re.compile(rf"(?:^|[\s.(\[/\"“„«–-])(?:{_LETTER}{{1,4}}|\d\d?)$")
+_COUNTED = rf"(?:^|[\s.(\[/\"“„«–-])(?:{_LETTER}{{1,4}}|\d\d?)$"
 # An ordinal: at the start of the text, or after punctuation, another ordinal, or a German article or preposition.
 # German is the only language in which the word after an ordinal often has a capital letter.
-_ORDINAL = re.compile(
-    r"(?:^|[,;:.!?–-]\s+|[(\[]|\.[/–-]|\d\.\s+\w+\s+"
-    r"|\b(?:(?<!i )am|im|vom|zum|zur|beim|ab|seit|de[mnrs]|die|das|eine?[mnr]?|jede[mnrs]?)\s+)(?:\d\d?|[ivx]+)$",
-    re.IGNORECASE,
+_ORDINAL = (
+    r"(?i)(?:^|[,;:.!?–-]\s+|[(\[]|\.[/–-]|\d\.\s+\w+\s+"
+    r"|\b(?:(?<!i )am|im|vom|zum|zur|beim|ab|seit|de[mnrs]|die|das|eine?[mnr]?|jede[mnrs]?)\s+)(?:\d\d?|[ivx]+)$"
 )
 
 
@@ -122,19 +122,16 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
-    """Whether a sentence ends at the punctuation mark `match`.
-
-    It does not if a lower-case letter follows, or if the mark is the period of an abbreviation.
-    """
+    """Whether a sentence ends at the mark `match`: not before a lower-case letter, nor after an abbreviation."""
     following = text[match.end() : match.end() + 1]
     if following != following.title():  # Georgian letters are lower-case, but equal to their title case
         return False
     if not match[0].startswith("."):
         return True
     before = text[max(0, match.start() - 24) : match.start()]  # no pattern needs more
-    if following.isdecimal() and _COUNTED.search(before):
+    if following.isdecimal() and re.search(_COUNTED, before):
         return False
-    return not _SHORTENED.search(before) and not _ORDINAL.search(before)
+    return not re.search(_SHORTENED, before) and not re.search(_ORDINAL, before)
 
 
 def cut(text: str, fits: Callable[[str], bool], together: Callable[[str], bool] | None = None) -> list[str]:

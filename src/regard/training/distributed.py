@@ -64,10 +64,7 @@ class ProcessGroup:
         return total.tolist()
 
     def once(self, action: Callable[[], T]) -> T:
-        """Run `action` in the first process and return its result in all processes.
-
-        The other processes wait without a time limit.
-        """
+        """Run `action` in the first process and return its result in all, which wait without a time limit."""
         if self.heartbeat is None:
             return action()
         self._rounds += 1

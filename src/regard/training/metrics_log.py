@@ -185,11 +185,10 @@ class TensorBoard(TrainingLog):
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
         if self._writer is not None and metrics.step % self._every == 0:
-            self._writer.add_scalar("train/loss", progress.loss, metrics.step)
-            self._writer.add_scalar("train/rate", metrics.rate, metrics.step)
-            self._writer.add_scalar("train/norm", metrics.norm, metrics.step)
             speed = metrics.tokens / max(metrics.seconds, 1e-9)
-            self._writer.add_scalar("train/tokens_per_second", speed, metrics.step)
+            values = {"loss": progress.loss, "rate": metrics.rate, "norm": metrics.norm, "tokens_per_second": speed}
+            for name, value in values.items():
+                self._writer.add_scalar(f"train/{name}", value, metrics.step)
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
         if self._writer is not None:

@@ -79,9 +79,7 @@ class CombinedOptimizer:
 
     def __init__(self, *parts: torch.optim.Optimizer):
         self._parts = parts
-        self._owner = {
-            parameter: part for part in parts for group in part.param_groups for parameter in group["params"]
-        }
+        self._owner = {tensor: part for part in parts for group in part.param_groups for tensor in group["params"]}
         first = parts[0].param_groups[0]["lr"]
         for group in self._groups():
             group["share"] = group["lr"] / first

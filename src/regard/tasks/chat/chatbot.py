@@ -76,10 +76,7 @@ class Chatbot:
         return spell(searcher.stream(SearchInput(context, source.encode(context))), target)
 
     def context(self, turns: Sequence[str]) -> str:
-        """The text that the model reads: the last turns, within the limits `context_turns` and `max_length`.
-
-        It is empty if the last turn is empty.
-        """
+        """The text that the model reads: the last turns, within its limits; empty if the last turn is empty."""
         turns = [turns] if isinstance(turns, str) else turns
         if not turns or not turns[-1].strip():
             return ""

@@ -45,20 +45,18 @@ def configure(parser: Parser) -> None:
 def run(options: argparse.Namespace) -> int:
     replying = [name for name in names() if find(name).command == TASK.command]  # tasks whose predictors have `reply`
     opened = Run.open(options.run).require(*replying)
-    is_model = find(opened.recipe.data.task).writes  # otherwise it is a knowledge base
-    conversation = (_open_model if is_model else _open_knowledge)(opened, options)
+    if not find(opened.recipe.data.task).writes:
+        conversation = _open_knowledge(opened, options)
+    elif options.top or options.fallback:
+        raise SettingsError(f"--top and --fallback are for a knowledge base; {opened.folder} writes its replies")
+    else:
+        search = search_settings(options, opened.recipe.search)
+        conversation = Conversation(None, load(opened, *options.ensemble), search, explain=options.explain)
     if is_typed() and not options.json:
         talk(conversation)
     else:
         answer_lines(conversation, read_input_lines(forgiving=True), as_json=options.json)
     return 0
-
-
-def _open_model(opened: Run, options: argparse.Namespace) -> Conversation:
-    if options.top or options.fallback:
-        raise SettingsError(f"--top and --fallback are for a knowledge base; {opened.folder} writes its replies")
-    search = search_settings(options, opened.recipe.search)
-    return Conversation(None, load(opened, *options.ensemble), search, explain=options.explain)
 
 
 def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
@@ -115,10 +113,7 @@ class Conversation:
         return reply
 
     def details(self, said: str) -> dict[str, Any]:
-        """Reply with the text and all facts about it, for JSON.
-
-        If there are a knowledge base and a model, the field "by" says which of them replied: "knowledge" or "model".
-        """
+        """Reply with the text and all facts about it, for JSON; "by" says who replied if there are two who can."""
         is_found = self._add(said)
         facts: dict[str, Any] = {}
         if self.knowledge:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,23 +86,11 @@ def read_dialogues(corpus: Corpus) -> Iterator[Dialogue]:
     suffix = split_suffix(path)[0]
     if suffix in READERS and suffix != ".jsonl":
         raise CorpusError(path, f"not a file of conversations; the formats are {FORMATS}")
-    dialogues = _read_text(path)
     if suffix == ".jsonl":
         dialogues = (_from_record(value, path, number) for number, value in read_json_lines(path))
+    else:  # blank lines are between conversations
+        dialogues = (_dialogue(turns) for _, turns in groupby(map(str.strip, read_lines(path)), key=bool))
     return (dialogue for dialogue in dialogues if dialogue.replies)
-
-
-def _read_text(path: Path) -> Iterator[Dialogue]:
-    """Read text with one turn per line, and blank lines between conversations."""
-    turns: list[str] = []
-    for line in read_lines(path):
-        if line.strip():
-            turns.append(line.strip())
-        elif turns:
-            yield _dialogue(turns)
-            turns = []
-    if turns:
-        yield _dialogue(turns)
 
 
 def _from_record(record: Any, path: Path, number: int) -> Dialogue:
@@ -115,20 +105,16 @@ def _from_record(record: Any, path: Path, number: int) -> Dialogue:
 
 def _from_messages(messages: list[Any], path: Path, number: int) -> Dialogue:
     """Join consecutive messages of one role to a turn; ignore system messages. Turns of the assistant are replies."""
-    turns: list[str] = []
-    roles: list[str] = []
+    said: list[tuple[str, str]] = []
     for message in messages:
         if not (isinstance(message, dict) and isinstance(message.get("role"), str)):
             raise CorpusError(path, 'a message is an object with "role" and "content"', line=number)
         text = _text(message.get("content"), path, number)
-        if message["role"] == "system" or not text:
-            continue
-        if roles and roles[-1] == message["role"]:
-            turns[-1] += f" {text}"
-        else:
-            turns.append(text)
-            roles.append(message["role"])
-    return Dialogue(tuple(turns), tuple(place for place in range(1, len(turns)) if roles[place] == "assistant"))
+        if message["role"] != "system" and text:
+            said.append((message["role"], text))
+    turns = [(role, " ".join(text for _, text in group)) for role, group in groupby(said, key=itemgetter(0))]
+    replies = (place for place, (role, _) in enumerate(turns) if place and role == "assistant")
+    return Dialogue(tuple(text for _, text in turns), tuple(replies))
 
 
 def _text(turn: Any, path: Path, number: int) -> str:
@@ -137,7 +123,7 @@ def _text(turn: Any, path: Path, number: int) -> str:
     return turn.strip().encode(errors="replace").decode()  # half a surrogate pair is not a character
 
 
-def _dialogue(turns: Sequence[str]) -> Dialogue:
+def _dialogue(turns: Iterable[str]) -> Dialogue:
     """A dialogue without roles: every turn except the first is a reply."""
     real = tuple(turn for turn in turns if turn)
     return Dialogue(real, tuple(range(1, len(real))))

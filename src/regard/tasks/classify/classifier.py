@@ -119,10 +119,7 @@ class Classifier:
 
 
 def shade(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> tuple[ShadedSentence, ...]:
-    """The sentences with their weights. Within each sentence, the weights of the words sum to 1.
-
-    `shares` has, for each token, its share of the total weight of the document.
-    """
+    """The sentences with their weights, from the `shares` of all tokens. The weights of the words of each sum to 1."""
     shaded = []
     for sentence, joined in zip(sentences, join_pieces(sentences, shares), strict=True):
         total = sum(word.weight for word in joined)

@@ -20,7 +20,7 @@ from regard.files import split_suffix
 from regard.run import Run
 from regard.tasks import single_file
 from regard.tasks.classify.settings import ClassifySettings
-from regard.tasks.dataset import Log, hold_out, new_store, read_train, store_parts
+from regard.tasks.dataset import Log, PreparedData, hold_out, new_store, read_train, store_parts
 from regard.text.tokenizer import EOS, Piece, Tokenizer
 from regard.text.words import split_sentences
 from regard.training.plan import CHARACTERS_PER_TOKEN
@@ -90,10 +90,7 @@ def plain(text: str) -> str:
 
 
 def sentences_of(text: str, settings: ClassifySettings) -> list[str]:
-    """The sentences of a document. A line end also ends a sentence.
-
-    A sentence of one word is joined with the next: it is probably an abbreviation before a name ("Dr. Jones").
-    """
+    """The sentences of each line of a document. A sentence of one word is joined with the next ("Dr. Jones")."""
     found: list[str] = []
     for line in (plain(text) if settings.markup == "remove" else text).splitlines():
         joined: list[str] = []
@@ -244,7 +241,7 @@ class TrainingDocuments:
         return DocumentFacts(
             documents=len(words),
             words=total / len(words),
-            long=words[min(len(words) * 19 // 20, len(words) - 1)],
+            long=words[len(words) * 19 // 20],
             word_length=characters / total,
             labels=len(self.labels),
             rarest=min(counts[label] for label in self.labels) / len(words),
@@ -266,14 +263,8 @@ def _keep_rare_labels(documents: list[LabeledDocument], parts: bytes) -> bytes:
 
 
 @dataclass(frozen=True)
-class PreparedDocuments:
-    """Training and held-out documents of a prepared run."""
-
-    tokenizer: Tokenizer
+class PreparedDocuments(PreparedData[DocumentStore, LabeledDocument]):
     labels: tuple[str, ...]
-    train: DocumentStore
-    valid: list[LabeledDocument]
-    test: list[LabeledDocument]
 
 
 def write_store(run: Run, documents: TrainingDocuments, log: Log) -> None:

@@ -43,10 +43,7 @@ def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: N
 
 
 def label_words(results: Sequence[Classification]) -> list[dict[str, Any]]:
-    """For each assigned label, the words that get more attention in documents with this label than in other documents.
-
-    The weight of a word is its mean share of attention in documents with the label, minus the mean in other documents.
-    """
+    """For each assigned label, the words with a larger mean share of attention in its documents than in all others."""
     shares: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     everywhere: dict[str, float] = defaultdict(float)
     seen_in: dict[str, Counter[str]] = defaultdict(Counter)

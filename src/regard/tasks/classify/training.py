@@ -70,12 +70,8 @@ class ClassifyTrainUnit(StreamTrainUnit):
         return label_loss(model(batch), target_BL, several=several, smoothing=smoothing, weights_L=weights_L)
 
     def flops(self, batch: DocumentBatch) -> float:
-        """Number of operations of a training step on this batch.
-
-        A model that reads a document in windows (`document_window`) also computes padding; other models do not.
-        """
         documents, segments, size = batch.mask_BUS.shape
-        if self.window:
+        if self.window:  # a model that reads windows also computes padding
             pairs = documents * segments * size**2
             return self.cost.training(document=documents, token=batch.mask_BUS.numel(), pair=pairs)
         sentences, tokens = int(batch.mask_BUS.any(-1).sum()), int(batch.mask_BUS.sum())
@@ -147,7 +143,7 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
             [LabeledDocument(tuple(one["labels"]), one["text"]) for one in read_held_out(folder, part, "documents")]
             for part in HELD_OUT
         )
-        return PreparedDocuments(run.tokenizers[0], run.labels, open_documents(folder / "train"), valid, test)
+        return PreparedDocuments(run.tokenizers[0], open_documents(folder / "train"), valid, test, run.labels)
 
     def expected_initial_loss(self, recipe: Recipe, data: PreparedDocuments) -> float:
         count = len(data.labels)  # 2 is added since a batch may be a single document with a confident mistake

@@ -7,7 +7,6 @@ example, with SOS before it and EOS after it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from regard.config import Corpus
@@ -18,8 +17,7 @@ from regard.errors import CorpusError
 from regard.files import read_lines, split_suffix
 from regard.run import Run
 from regard.tasks import single_file
-from regard.tasks.dataset import Parts, new_store, store_parts
-from regard.text.tokenizer import Tokenizer
+from regard.tasks.dataset import Parts, PreparedData, new_store, store_parts
 
 FORMATS = 'text with one text per line, .jsonl (objects with "text"), also .gz .zst'
 
@@ -46,15 +44,8 @@ def _read_file(path: Path) -> Iterator[str]:
         yield record["text"]
 
 
-@dataclass(frozen=True)
-class TextData:
-    """The tokenizer, the encoded windows of the training texts, and the held-out texts."""
-
-    tokenizer: Tokenizer
-    train: DocumentStore
-    """Each document of the store is one window, without labels."""
-    valid: list[str]
-    test: list[str]
+TextData = PreparedData[DocumentStore, str]
+"""Each document of the store is one window of a training text, without labels."""
 
 
 def windows(ids: Sequence[int], size: int) -> list[Sequence[int]]:

@@ -101,10 +101,7 @@ class TextGenerator:
         return f"<TextGenerator: {type(self.model).__name__}, {size:,} parameters, {self.tokenizer.size:,} tokens>"
 
     def write(self, beginnings: str | Sequence[str] = "", *, nbest: int = 1, **search: Any) -> list[GeneratedText]:
-        """Write a text for each beginning, which may be empty. Keywords override settings of [search], e.g. top_k=10.
-
-        Each text has `nbest` - 1 alternatives: other samples, or the next best texts of a beam search.
-        """
+        """Write a text with `nbest` - 1 alternatives for each beginning. Keywords override [search], e.g. top_k=10."""
         beginnings = [beginnings] if isinstance(beginnings, str) else list(beginnings)
         settings = self._settings(search)
         check_search(settings, nbest, False)

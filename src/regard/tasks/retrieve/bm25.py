@@ -117,10 +117,7 @@ class QueryCoverage:
     """Computes the share of a question that the texts of an entry contain."""
 
     def __init__(self, questions_E: Sequence[Sequence[str]], texts_E: Sequence[Sequence[str]]):
-        """`questions_E` has the known questions of each entry.
-
-        `texts_E` has all texts of each entry: its questions and, if `retrieve.match_answers`, its answer.
-        """
+        """Of each entry, its known questions; and all its texts, which may also include the answer."""
         self._texts_E = texts_E
         self._terms_of_entry = lru_cache(4096)(self._gather)
         self._known = Counter(term for number in range(len(texts_E)) for term in self._gather(number))

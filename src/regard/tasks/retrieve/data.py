@@ -22,8 +22,7 @@ from regard.data.split import SHARE, held_out_sizes, normalize
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.files import read_lines, split_suffix, write_atomically
 from regard.tasks import single_file
-from regard.tasks.dataset import FEWEST, HELD_OUT, describe_parts, require_train
-from regard.text.tokenizer import Tokenizer
+from regard.tasks.dataset import FEWEST, HELD_OUT, PreparedData, describe_parts, require_train
 
 KNOWLEDGE = "knowledge.jsonl"
 """File in a run folder with the knowledge base."""
@@ -274,16 +273,8 @@ class KnowledgeFacts:
         return 1.5 * self.words + 1
 
 
-@dataclass(frozen=True)
-class PreparedKnowledge:
-    """Training entries and held-out questions of a prepared run."""
-
-    tokenizer: Tokenizer
-    train: list[KnowledgeEntry]
-    """The entries without held-out questions; an entry may have no question left."""
-    valid: list[Pair]
-    """Pairs of a question and its answer."""
-    test: list[Pair]
+PreparedKnowledge = PreparedData[list[KnowledgeEntry], Pair]
+"""Entries without held-out questions (some have no question left), and pairs of a held-out question and its answer."""
 
 
 class TrainingKnowledge:
@@ -310,7 +301,8 @@ class TrainingKnowledge:
         return sum(len(entry.questions) for entry in self.train)
 
     def describe(self) -> str:
-        return f"{describe_parts('questions', len(self), self.held_out)}; {len(self.entries):,} answers"
+        held_out = (len(self.held_out[part]) for part in HELD_OUT)
+        return f"{describe_parts('questions', len(self), *held_out)}; {len(self.entries):,} answers"
 
     @cached_property
     def facts(self) -> KnowledgeFacts:

@@ -50,10 +50,7 @@ BEST, POWER = 3, 4.0
 
 
 class KnowledgeIndex:
-    """The entries of a knowledge base, and the indices (words and vectors) that compare questions with their texts.
-
-    The texts of an entry are its known questions and, if `retrieve.match_answers`, its answer.
-    """
+    """The entries of a knowledge base, and the indices (words and vectors) that compare questions with their texts."""
 
     def __init__(self, entries: Sequence[KnowledgeEntry], settings: RetrieveSettings, embedder: Embedder | None = None):
         self.entries, self.settings, self.embedder = list(entries), settings, embedder
@@ -136,11 +133,9 @@ class KnowledgeIndex:
         return {normalize(question): number for number, entry in numbered for question in entry.questions}
 
     def _weight_by_coverage(self, question: str, scores_E: Scores) -> None:
-        """Multiply the score of each entry by the square root of its coverage of the question; then scale all scores.
-
-        Coverage is computed for the five best entries only. Other entries get the lowest coverage of these five.
-        """
-        first = np.argsort(-scores_E, kind="stable")[:5]  # more do not change the first five on BANKING77
+        """Multiply the score of each entry by the square root of its coverage of the question; then scale all."""
+        # Entries after the first five get their lowest coverage. More do not change the first five on BANKING77.
+        first = np.argsort(-scores_E, kind="stable")[:5]
         covered = np.array([self.coverage.share(question, int(number)) for number in first], np.float32)
         weight_E = np.full_like(scores_E, np.sqrt(covered.min(initial=1.0)))
         weight_E[first] = np.sqrt(covered)

@@ -70,10 +70,7 @@ class Retriever:
         return f"<Retriever: {questions:,} questions, {len(entries):,} answers, {method}>"
 
     def search(self, questions: str | Sequence[str], k: int = 0) -> list[list[RetrievalMatch]]:
-        """At most `k` answers to each question, best first; with `k` = 0, at most `retrieve.matches` answers.
-
-        Answers with score 0 are left out.
-        """
+        """The answers to each question with a score above 0, best first: at most `k` or, if 0, `retrieve.matches`."""
         chunks = self.index.chunks([questions] if isinstance(questions, str) else list(questions))
         return [found for chunk in chunks for found in self._search(chunk, k or self.settings.matches)]
 
@@ -93,10 +90,7 @@ class Retriever:
         return longer if is_better else alone
 
     def explain(self, reply: Reply) -> list[ShadedSentence]:
-        """The question of a reply as one sentence, whose words have their shares of the BM25 score of the best match.
-
-        The result is empty if no word matches, or if the method is "dense".
-        """
+        """The question as one sentence, with the share of each word in the BM25 score of the best match; empty if 0."""
         if self.index.settings.method == "dense" or not reply.matches:
             return []
         best = reply.matches[0]

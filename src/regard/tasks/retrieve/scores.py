@@ -39,9 +39,8 @@ class MatchScores(NamedTuple):
     def total(self, weight: float) -> Scores:
         """The weighted sum of the scores of both methods, or the scores of the only method. Dense scores have `weight`.
 
-        For each question, the scores of each method are divided by the best score of this method before they are added.
-        The sum is multiplied by the weighted sum of the best scores, so that the scores of different questions can be
-        compared.
+        Each method is scaled to a best score of 1; the sum, by the weighted sum of both best scores, so that questions
+        can be compared.
         """
         if self.bm25 is None or self.dense is None:
             only = self.dense if self.bm25 is None else self.bm25
@@ -102,10 +101,7 @@ def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> l
 
 
 def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
-    """Tune the dense weight and the threshold of each method on pairs of question and answer.
-
-    Pairs whose answers are not in the index are ignored. If fewer than 30 pairs remain, the result is empty.
-    """
+    """Tune dense weight and threshold of each method on the pairs whose answers are known; empty if fewer than 30."""
     answers = {normalize(entry.answer) for entry in index.entries}
     pairs = [pair for pair in pairs if normalize(pair.target) in answers]
     if len(pairs) < 30:

@@ -62,12 +62,10 @@ def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperat
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Pairs of a text and its partner: another text of the same answer.
-
-    All texts and partners are sorted by length and divided into parts (`texts`), so that they need little padding.
-    """
+    """Pairs of a text and its partner: another text of the same answer."""
 
     texts: tuple[TokenSource, ...]
+    """All texts and partners, sorted by length and divided into parts, so that they need little padding."""
     place_R: Tensor
     """R = 2 B rows: where each of the B texts, and then each of the B partners, is in the concatenated parts."""
     group_B: Tensor
@@ -103,12 +101,8 @@ class RetrieveTrainUnit(StreamTrainUnit):
         self.right = right_entries(self.known, data.valid)
 
     def batch(self, position: int) -> PairBatch:
-        """The texts at this position of the stream, each paired with a random other text of the same answer.
-
-        Some tokens are replaced by UNK (word dropout).
-        """
-        settings = self.recipe.train
-        chance = np.random.Generator(np.random.PCG64([settings.seed % (1 << 64), position]))
+        """The texts at this position of the stream with their partners; some tokens become UNK (word dropout)."""
+        chance = np.random.Generator(np.random.PCG64([self.recipe.train.seed % (1 << 64), position]))
         batch = self._join(self.stream.at(position), chance)
         hidden = self.recipe.task.word_dropout * self.stage.strength
         for texts in batch.texts if hidden else ():

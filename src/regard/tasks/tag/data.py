@@ -21,7 +21,7 @@ from regard.data.store import DocumentStore, Sentences, StorePart, write_documen
 from regard.errors import CorpusError
 from regard.files import write_atomically
 from regard.run import Run
-from regard.tasks.dataset import Log, Parts, hold_out, new_store, read_train
+from regard.tasks.dataset import Log, Parts, PreparedData, hold_out, new_store, read_train
 from regard.tasks.tag.conll import TaggedSentence, read_tagged
 from regard.tasks.tag.settings import TagSettings
 from regard.tasks.tag.spans import OUTSIDE, Scheme, find_scheme, learned_scheme, rewrite
@@ -129,15 +129,10 @@ class SentenceFacts:
 
 
 @dataclass(frozen=True)
-class PreparedSentences:
-    """Training and held-out sentences of a prepared run."""
+class PreparedSentences(PreparedData[DocumentStore, TaggedSentence]):
+    """In the store, a "document" is a sentence, and the "sentences" of a document are its words, each with a label."""
 
-    tokenizer: Tokenizer
     labels: tuple[str, ...]
-    train: DocumentStore
-    """In this store, a "document" is a sentence, and the "sentences" of a document are its words, each with a label."""
-    valid: list[TaggedSentence]
-    test: list[TaggedSentence]
     clitics: tuple[str, ...]
     """English clitics, such as "n't", that are separate words in the training data."""
 
@@ -206,10 +201,7 @@ class TrainingSentences:
 
 
 def write_store(run: Run, sentences: TrainingSentences, log: Log) -> None:
-    """Encode the sentences with the vocabulary and the labels of a run, and write them into its store.
-
-    A sentence that is too long is divided into parts of about equal length.
-    """
+    """Encode the sentences and write them into the store of a run; long sentences in parts of about equal length."""
     log(f"encoding {len(sentences):,} sentences")
     settings: TagSettings = run.recipe.task
     tokenizer, learned = run.tokenizers[0], learned_scheme(sentences.scheme)

@@ -52,11 +52,7 @@ class LabelScheme:
         return {label: count for label, count in zip(self.labels, sums, strict=True) if count}
 
     def convert(self, path_T: Sequence[int], shares_TK: Sequence[Sequence[float]], top: int) -> list[WordTag]:
-        """The labels of the words of a sentence, with their probabilities and their `top` most probable labels.
-
-        `path_T` has the index of the predicted trained label of each word, `shares_TK` the probabilities of all
-        returned labels.
-        """
+        """The answer for each word, from its trained label (`path_T`: index) and the shares of the returned labels."""
         words = []
         tags = rewrite([self.learned[number] for number in path_T], self.scheme)
         for tag, shares_K in zip(tags, shares_TK, strict=True):
@@ -177,10 +173,8 @@ class Tagger:
     def influence(self, tokens: Sequence[str], tags: Sequence[str]) -> Tensor:
         """How much the log-probability of the label of each word (row) falls if a word (column) is masked [T, T]."""
         [encoded] = encode_words([tokens], self.tokenizer, self.recipe.task)
-        variants = [
-            encoded,
-            *([*encoded[:place], [SOS, UNK, EOS], *encoded[place + 1 :]] for place in range(len(encoded))),
-        ]
+        masked = ([*encoded[:place], [SOS, UNK, EOS], *encoded[place + 1 :]] for place in range(len(encoded)))
+        variants = [encoded, *masked]
         number_T1 = torch.tensor([[self.labeling.number[tag]] for tag in tags])
         loss_VT = torch.zeros(len(variants), len(encoded))
         for places in in_batches([len(encoded)] * len(variants), self.recipe.task.batch_words):

@@ -140,7 +140,7 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         )
         [clitics] = read_kept(folder / CLITICS, "clitics")
         train = open_documents(folder / "train")
-        return PreparedSentences(run.tokenizers[0], run.labels, train, valid, test, tuple(clitics))
+        return PreparedSentences(run.tokenizers[0], train, valid, test, run.labels, tuple(clitics))
 
     def expected_initial_loss(self, recipe: Recipe, data: PreparedSentences) -> float:
         return 2.0 + math.log(len(data.labels))
@@ -187,10 +187,8 @@ def make_tag_plan(data: SentenceFacts, given: Tables) -> list[PlannedSetting]:
     metric = ("accuracy", "the share of words with the right label") if data.scheme == "plain" else ("f1", "of spans")
     choices.append(PlannedSetting("train.metric", *metric))
     choices += choose_learning_rate(3e-3, 100, 0.4, muon=arch == "transformer-crf")
-    sentences, length = (
-        32 if data.sentences >= 2_000 else 12,
-        data.words + 1,
-    )  # small batches, for enough steps per epoch
+    sentences = 32 if data.sentences >= 2_000 else 12  # small batches, for enough steps per epoch
+    length = data.words + 1
     batch, epoch = choose_batch(
         given, sentences * length, least=128, examples=data.sentences, length=length, unit="sentences", filled=0.95
     )

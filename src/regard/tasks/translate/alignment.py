@@ -23,10 +23,7 @@ BATCH_TOKENS = 2048  # of both sides, with padding
 
 
 class Aligner:
-    """Aligns words by the cross-attention of a model that reads a text and its translation (teacher forcing).
-
-    `choice` selects the heads; the default is the mean of all cross-attention heads.
-    """
+    """Aligns words by the cross-attention of a model that reads a text and its translation; `choice` selects heads."""
 
     def __init__(self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, choice: AlignmentHeads | None = None):
         self.model, self.source, self.target, self.choice = model, source, target, choice or AlignmentHeads()
@@ -55,10 +52,7 @@ class Aligner:
         ]
 
     def word_maps(self, texts: Sequence[str], targets: Sequence[str]) -> dict[bool, list[dict[str, Tensor]]]:
-        """Return `maps[shift][pair][layer]`: the attention weights [H, T, S] between the words of a pair of texts.
-
-        `shift` is False or True: an option of `word_map`.
-        """
+        """Return `maps[shift][pair][layer]`: weights [H, T, S] between words; `shift` is an option of `word_map`."""
         return self._map(texts, targets, (False, True), BATCH_TOKENS)[1]
 
     def _map(

@@ -134,10 +134,7 @@ class TranslationHandler:
         deadline: float | None = None,
         **search: Any,
     ) -> list[Translation]:
-        """Translate texts of any length; line breaks and the white space around lines are kept.
-
-        `align` adds word alignments, `details` the log-probabilities of tokens. `search` overrides search settings.
-        """
+        """Translate texts of any length. `align` adds word alignments, `details` the log-probabilities of tokens."""
         end = None if deadline is None else asyncio.get_running_loop().time() + deadline
         settings = self._settings(nbest, search)
         with self.host.open_request():
@@ -178,10 +175,7 @@ class TranslationHandler:
         return self.decoding if fast else self.searching, whole
 
     def _settings(self, nbest: int, search: dict[str, Any]) -> SearchSettings:
-        """Return the search settings of the run, changed by `search`.
-
-        If `search` has no beam size, the beam size is at least `nbest`.
-        """
+        """Return the search settings of the run, changed by `search`; by default, the beam size is at least `nbest`."""
         settings = self.run.recipe.search
         if nbest > settings.beam_size:
             search = {"beam_size": nbest} | search

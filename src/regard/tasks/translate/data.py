@@ -6,7 +6,7 @@ It writes the vocabularies, the token store of the training pairs, and the held-
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice, repeat
 from typing import ClassVar
@@ -17,14 +17,12 @@ from regard.data.split import PARTS, Split, held_out_sizes, plan_split
 from regard.data.store import build_store
 from regard.errors import CorpusError
 from regard.run import Run
-from regard.tasks.dataset import FEWEST, new_store, require_train
+from regard.tasks.dataset import FEWEST, HELD_OUT, Log, describe_parts, new_store, require_train
 from regard.tasks.translate.plan import PairFacts
 from regard.text.tokenizer import Tokenizer, train_tokenizer
 
 TRAIN = PARTS.index("train")
 _NAMES = {"bpe": "subwords (BPE)", "unigram": "subwords (unigram)", "word": "words", "character": "characters"}
-
-Log = Callable[[str], None]
 
 
 class PairExamples:
@@ -40,7 +38,7 @@ class PairExamples:
         self.parts = b""
         require_train(data, "--source and --target")
         self._own: dict[str, list[Pair]] = {}
-        for part in ("valid", "test"):
+        for part in HELD_OUT:
             corpora: tuple[Corpus, ...] = getattr(data, part)
             self._own[part] = [pair for corpus in corpora for pair in self._read(corpus) if _has_text(pair)]
             if corpora and not self._own[part]:
@@ -57,11 +55,11 @@ class PairExamples:
             self.parts = self._split(valid, test, seed).parts
 
     def __len__(self) -> int:
-        return sum(self.counts) - self.parts.count(PARTS.index("valid")) - self.parts.count(PARTS.index("test"))
+        return self.parts.count(TRAIN) if self.parts else sum(self.counts)
 
     def describe(self) -> str:
-        valid, test = (len(self._own[part]) or self.parts.count(PARTS.index(part)) for part in ("valid", "test"))
-        return f"{len(self):,} pairs to train on, {valid:,} for validation, {test:,} for the test"
+        held_out = (len(self._own[part]) or self.parts.count(PARTS.index(part)) for part in HELD_OUT)
+        return describe_parts("pairs", len(self), *held_out)
 
     def facts(self) -> PairFacts:
         """Return the figures about the pairs that the plan needs."""
@@ -127,10 +125,8 @@ def prepare(
         if settings.joint:
             vocabularies = (train_tokenizer(examples.texts(), settings, seed),) * 2
         else:
-            vocabularies = (
-                train_tokenizer((pair.source for pair in examples.train()), settings, seed),
-                train_tokenizer((pair.target for pair in examples.train()), settings, seed),
-            )
+            sources = train_tokenizer((pair.source for pair in examples.train()), settings, seed)
+            vocabularies = sources, train_tokenizer((pair.target for pair in examples.train()), settings, seed)
     run.write_tokenizers(*vocabularies)
     write_store(run, recipe, examples, vocabularies, log)
 
@@ -141,7 +137,7 @@ def write_store(
     """Encode the pairs, and write the token store and the held-out pairs into the run."""
     source, target = vocabularies
     examples.fit_to(source, recipe.data.max_length)
-    parts = {part: list(filter(_has_text, examples.held_out(part))) for part in ("valid", "test")}
+    parts = {part: list(filter(_has_text, examples.held_out(part))) for part in HELD_OUT}
     if not parts["valid"]:
         raise CorpusError(recipe.data.train[0].source, "no held-out pair has text on both sides")
     for part, pairs in parts.items():

@@ -105,8 +105,7 @@ class Engine:
         """Yield the index of each sentence and its best hypotheses, as soon as they are found.
 
         `longest` has the maximum length of each output, counted with the end token; `min_length` is the minimum length,
-        counted without the end token. Scores are divided by length ** `penalty`. `hypotheses` is the number of
-        hypotheses per sentence.
+        counted without it. Scores are divided by length ** `penalty`.
         """
         if sources and (most := max(map(len, sources)) + 1) > self.longest:
             problem = f"a sentence of {most} tokens is longer than the {self.longest} positions of the exported model"
@@ -182,11 +181,7 @@ def _spell(sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[lis
 
 
 def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0, log: Log | None = None) -> Engine:
-    """Open the engine of a run. The model is converted on first use, or if the weights have changed.
-
-    If several processes open a run at the same time, one process converts the model and the others wait. `log` reports
-    conversions.
-    """
+    """Open the engine of a run. One process converts the model on first use, or if the weights have changed."""
     folder = engine_folder(run, quantization)
     if not _is_current(folder, run, log):
         if not os.access(run.folder, os.W_OK):
@@ -234,10 +229,7 @@ class FastTranslator:
     def translate(
         self, texts: Sequence[str], *, nbest: int = 1, details: bool = False, **search: Any
     ) -> list[Translation]:
-        """Translate texts. Keywords override `search` settings, e.g. beam_size=1.
-
-        `details` adds the log-probabilities of tokens, which takes longer.
-        """
+        """Translate texts. `details` adds log-probabilities, which takes time. Keywords override `search` settings."""
         settings, once = replace(self.search, **search), partial(self._search, nbest=nbest, details=details)
         return in_pieces(
             texts, self.engine.source, settings, lambda pieces: search_with_retries(pieces, settings, once)
@@ -299,10 +291,7 @@ def open_fast(
     quantization: Quantization = "int8",
     log: Log | None = None,
 ) -> FastTranslator | None:
-    """Open the run with CTranslate2, or return None if torch must be used (see `choose_engine`).
-
-    If the run must be converted but its folder cannot be written, "auto" uses torch and logs the reason.
-    """
+    """Open the run with CTranslate2; None if torch is used (`choose_engine`), also if "auto" cannot write the model."""
     if choose_engine(wanted, run, search, asked) == "torch":
         return None
     try:
@@ -358,5 +347,4 @@ def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs:
             texts = [target.decode(best.tokens) for [best] in found]
             bleu.append(score_translations(texts, [pair.target for pair in pairs])["bleu"])
     full, small = bleu
-    change = f"{small - full:+.2f}"
-    return f"BLEU on {len(pairs):,} sentences: float32 {full:.2f}, {quantization} {small:.2f} ({change})"
+    return f"BLEU on {len(pairs):,} sentences: float32 {full:.2f}, {quantization} {small:.2f} ({small - full:+.2f})"

@@ -41,10 +41,7 @@ FEW = 20
 
 
 class Metric(NamedTuple):
-    """A metric of N sentences, as C counts (e.g. of n-grams) per sentence.
-
-    The score of any set of sentences is computed from the sums of the counts of these sentences.
-    """
+    """A metric of N sentences, as C counts (e.g. of n-grams) per sentence, whose sums give the score of any set."""
 
     of_totals: Callable[[Array], float]
     """Computes the score from the sums of the C counts."""
@@ -158,8 +155,7 @@ def interval(scores_R: Array) -> Interval | None:
     """Return the interval that contains 95 % of the resampled scores; None if there are no scores."""
     if not len(scores_R):
         return None
-    outside = len(scores_R) // 40
-    ordered = np.sort(scores_R)
+    outside, ordered = len(scores_R) // 40, np.sort(scores_R)
     return float(ordered[outside]), float(ordered[-1 - outside])
 
 

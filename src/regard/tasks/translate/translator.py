@@ -23,9 +23,9 @@ import torch
 from regard import plugins
 from regard.config import SearchSettings
 from regard.data.batches import in_batches, make_sources
-from regard.decoding.beam import SearchTree, SearchTreeRecorder
+from regard.decoding.beam import BeamState, SearchTree, search_trees
 from regard.errors import RegardError, RunError, SettingsError
-from regard.models.base import Seq2Seq
+from regard.models.base import Seq2Seq, count_parameters
 from regard.run import CARD, open_together
 from regard.system import START_METHOD
 from regard.tasks.generation import Searcher, SearchInput, check_search, replace_unknown
@@ -69,7 +69,7 @@ class Translator:
         self.models, self.scripts, self.alignment = (model, *others), scripts, alignment
 
     def __repr__(self) -> str:
-        size = sum(parameter.numel() for parameter in self.model.parameters())
+        size = count_parameters(self.model)
         return f"<Translator: {type(self.model).__name__}, {size:,} parameters, {self.target.size:,} target tokens>"
 
     def translate(
@@ -187,9 +187,11 @@ class Translator:
         results = [Translation(one.text, "") for one in inputs]
         for indices in in_batches([len(one.ids) for one in inputs], settings.batch_tokens, skip_empty=True):
             batch = [inputs[index] for index in indices]
-            recorder = SearchTreeRecorder(len(batch)) if tree else None
-            found = searcher.search(batch, nbest, recorder)
-            trees: Sequence[SearchTree | None] = recorder.trees(self.target.token) if recorder else [None] * len(batch)
+            states: list[BeamState] = []
+            found = searcher.search(batch, nbest, states.append if tree else None)
+            trees: Sequence[SearchTree | None] = [None] * len(batch)
+            if tree:
+                trees = search_trees(states, len(batch), self.target.token)
             for index, hypotheses, grown in zip(indices, found, trees, strict=True):
                 given = inputs[index].text, self.target, self.scripts
                 first, *rest = [make_translation(*given, hypothesis) for hypothesis in hypotheses[:nbest]]
@@ -230,10 +232,7 @@ _translator: Translator | RegardError | None = None
 
 
 class Workers:
-    """A run, or an ensemble of runs, opened in `count` processes; `translate` works as in `Translator`.
-
-    `hint` is added to the error message if a process is killed, for example because memory is full.
-    """
+    """A run or an ensemble, opened in `count` processes. `hint` is added to the error if a process is killed."""
 
     def __init__(self, runs: Sequence[str | Path], count: int, hint: str = ""):
         self.count, self.hint = count, hint

@@ -26,10 +26,7 @@ def read(given: str) -> str:
 def inspect(
     run: Run, sentence: str, *, target: str | None = None, quick: bool = False, log: Log = lambda doing: None
 ) -> dict[str, Any]:
-    """Return the data of the page for a sentence and its translation.
-
-    The translation is `target` (a text, or the name of a file) or, if `target` is None, the translation by the model.
-    """
+    """Return the data of the page for a sentence and its translation: `target` (a text or a file), or the model's."""
     given = None if target is None else text_or_file(target)
 
     from regard.tasks.translate.inspect.page import inspect_run
@@ -42,10 +39,7 @@ def summary(data: dict[str, Any]) -> str:
 
 
 def measure(run: Run, pairs: str, sentences: int, log: Log = lambda doing: None) -> CorpusMeasurements:
-    """Measure faithfulness of explanations and token identifiability.
-
-    `pairs` is the name of a file of sentence pairs; if it is empty, the held-out pairs of the run are used.
-    """
+    """Measure faithfulness and token identifiability on a file of pairs or, if empty, the held-out pairs of the run."""
     data = run.recipe.data
     given = list(read_corpus(Corpus(pairs), data.source_language, data.target_language)) if pairs else []
 

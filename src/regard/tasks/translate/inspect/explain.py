@@ -85,10 +85,7 @@ def explain(
 def compare_explanations(
     translator: Translator, examples: Sequence[ExplainedExample], ways: Ways = EVERY_WAY, **settings: Any
 ) -> Faithfulness:
-    """Measure how faithful explanation methods are to the model.
-
-    `ways` has, for each name, a method and its options. `settings` are passed to `measure_faithfulness`.
-    """
+    """Measure how faithful `ways` (by name: method, options) are; `settings` are those of `measure_faithfulness`."""
     ways = {name: (method, _options(translator, options)) for name, (method, options) in ways.items()}
     cases = [read_case(translator, one) for one in examples if one.source.strip() and one.target.strip()]
     return measure_faithfulness(translator.model, cases, ways, **settings)
@@ -123,9 +120,7 @@ def _options(translator: Translator, options: Mapping[str, Any]) -> dict[str, An
     return {**options, "baseline": tokens[name]} if "baseline" in options else dict(options)
 
 
-def identify(
-    translator: Translator, lines: Sequence[str], *, whole_vocabulary: bool = False, seed: int = 1
-) -> Identifiability:
+def identify(translator: Translator, lines: Sequence[str], *, whole_vocabulary: bool = False) -> Identifiability:
     """Measure how well tokens can be recovered from encoder states, on lines that the model was not trained on.
 
     70 % of the lines train maps from states to tokens, the others test the maps. Equal lines are used once, so that no
@@ -134,9 +129,9 @@ def identify(
     encoded = sorted({tuple(ids) for ids in translator.source.encode_many(list(lines)) if ids})
     if len(encoded) < FEWEST:
         raise SettingsError(f"token identifiability needs {FEWEST} different held-out lines, not {len(encoded)}")
-    Random(seed).shuffle(encoded)
+    Random(1).shuffle(encoded)
     encoded = encoded[:MOST]
-    cut = round(0.7 * len(encoded))  # 70 % train the maps from states to tokens, the rest test them (Brunner et al.)
+    cut = round(0.7 * len(encoded))  # as in Brunner et al.
     device = translator.model.output.weight.device
 
     def read(sentences: Sequence[tuple[int, ...]]) -> Iterator[TokenSource]:
@@ -146,15 +141,11 @@ def identify(
 
     train, test = (encoder_states(translator.model, read(part)) for part in (encoded[:cut], encoded[cut:]))
     table_VD = embedding_table(translator.model).cpu().float() if whole_vocabulary else None
-    return identifiability(train, test, vocabulary_VD=table_VD, seed=seed)
+    return identifiability(train, test, vocabulary_VD=table_VD)
 
 
 class CorpusMeasurements(NamedTuple):
-    """Results of `survey`.
-
-    `faithfulness`: how faithful explanation methods are to the model; `identifiability`: how well input tokens can be
-    recovered from encoder states.
-    """
+    """Results of `survey`: how faithful explanations are to the model, and how well tokens are found in its states."""
 
     faithfulness: Faithfulness
     identifiability: Identifiability

@@ -102,10 +102,7 @@ def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
 def parsed_examples(
     path: str, target: str, count: int, translate: Callable[[list[str]], list[str]]
 ) -> list[AnnotatedExample]:
-    """Return the first `count` sentences of the CoNLL-U file `path`, with their translations.
-
-    These are the lines of the file `target` or, if `target` is empty, the results of `translate`.
-    """
+    """Return the first sentences of the CoNLL-U file `path`; their translations are lines of `target`, or new ones."""
     parses = list(islice(read_conllu(path), count))
     if not parses:
         raise CorpusError(path, "has no sentence")
@@ -364,10 +361,7 @@ def attention_kind(name: str) -> str:
 def _syntax(
     relations: Sequence[WordRelation], pieces: Sequence[Piece], special: tuple[int, int]
 ) -> dict[HeadLook, Tensor]:
-    """Return, for each relation, a mask [T, S] of the keys that a head with this role attends to.
-
-    `special` has the number of special tokens before and after the pieces.
-    """
+    """Return masks [T, S] of the keys of each relation. `special`: number of special tokens before and after pieces."""
     right: dict[HeadLook, Tensor] = {}
     for name, queries, keys in relations:
         look = HeadLook("syntactic", name)

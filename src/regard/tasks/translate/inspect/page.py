@@ -107,10 +107,7 @@ def _check(translator: Translator, text: str, target: str | None) -> None:
 
 
 def _probabilities(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
-    """Return the translation with its scores, the most probable tokens at each step, and the ranks of its tokens.
-
-    `given`: whether the user gave the translation.
-    """
+    """Return the translation, which may be `given`, with scores and ranks, and the best tokens at each step."""
     assert trace.next is not None
     written_T = trace.next.gather(-1, batch.target_output_BT[0][:, None])[:, 0]
     rank_T = (trace.next > written_T[:, None]).sum(-1) + 1
@@ -160,10 +157,7 @@ def _attentions(trace: Trace) -> Iterator[Json]:
 
 
 def _start(translator: Translator, roles: Sequence[Json], present: Collection[tuple[str, int]]) -> Json | None:
-    """Return the head that the page shows first; None if no head aligns words.
-
-    It is a head that was chosen for word alignment or, if there is none, the head with the best alignment role.
-    """
+    """Return the head that the page shows first: one chosen for alignment, or with the best alignment role; or None."""
     aligning = sorted((role for role in roles if role["role"] == "alignment"), key=lambda role: -role["share"])
     chosen = translator.alignment.heads if translator.alignment else ()
     for attention, head in [*chosen, *((role["name"], role["head"]) for role in aligning)]:
