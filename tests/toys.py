@@ -6,8 +6,12 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from regard import models
 from regard.config import ModelSettings
@@ -140,3 +144,43 @@ def walk(model: Seq2Seq, source: Source, target_BWT: Tensor) -> Tensor:
         logits_BWV, state = model.step(token_BW, state, memory)
         logits.append(logits_BWV)
     return torch.stack(logits, dim=2)
+
+
+def check_gradients(model: Seq2Seq) -> None:
+    """Assert that the gradient of every weight is that of finite differences, in double precision, with padding."""
+    model, source, target_BT = model.double(), sentences([4, 2]), tokens(2, 3)
+
+    def loss() -> Tensor:
+        return F.cross_entropy(model(source, target_BT).flatten(0, 1), target_BT.flatten())
+
+    loss().backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None, name
+        direction = torch.randn_like(weight)
+        slope = (weight.grad * direction).sum().item()
+        assert slope == pytest.approx(difference(loss, weight, direction), rel=1e-6, abs=1e-9), name
+
+
+@torch.no_grad()
+def difference(loss: Callable[[], Tensor], weight: Tensor, direction: Tensor, step: float = 1e-5) -> float:
+    """The slope of the loss along a direction. (`gradcheck` does the same, and imports for seconds.)"""
+    weight.add_(step * direction)
+    above = loss()
+    weight.sub_(2 * step * direction)
+    below = loss()
+    weight.add_(step * direction)
+    return (above - below).item() / (2 * step)
+
+
+@torch.no_grad()
+def step_operations(model: Seq2Seq, source: Source, steps: Sequence[int]) -> list[int]:
+    """FLOPs of these steps of a greedy search (the first is 1), as PyTorch counts them."""
+    memory = model.requires_grad_(False).encode(source)  # the counter's hooks need gradients, or weights without
+    state, token_BW, counts = model.start(memory), tokens(len(source.ids_BS), 1), []
+    for number in range(1, max(steps) + 1):
+        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+            logits_BWV, state = model.step(token_BW, state, memory)
+        token_BW = logits_BWV.argmax(-1)
+        if number in steps:
+            counts.append(counter.get_total_flops())
+    return counts
