@@ -75,6 +75,10 @@ class ByteNetSettings(ModelSettings):
     def tokenizer_kind(self) -> str:
         return "character"
 
+    @property
+    def suits_muon(self) -> bool:
+        return True
+
     def kept_per_token(self, length: float) -> float:
         """Numbers kept for the backward pass for one source and one target token: inputs of norms, ReLUs, layers."""
         columns = self.length_ratio * self.encoder_layers + self.decoder_layers

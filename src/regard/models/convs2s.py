@@ -137,6 +137,8 @@ PRESETS: dict[str, ModelSettings] = {"convs2s": ConvS2SSettings("convs2s")}
 class PositionedEmbedding(nn.Module):
     """Embeddings of tokens plus embeddings of their absolute positions (section 3.1), with dropout."""
 
+    scale = 1.0  # of the token embeddings, which analysis reads from every embedding layer
+
     def __init__(self, tokens: nn.Embedding, settings: ConvS2SSettings):
         super().__init__()
         self.tokens = tokens
