@@ -25,7 +25,7 @@ from ray import serve
 
 from regard.errors import RegardError
 from regard.run import Run
-from regard.tasks.translate.engine import choose_engine, convert_if_new
+from regard.tasks.translate.engine import choose_engine, open_engine
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -67,7 +67,7 @@ def prepare(folder: Path) -> str:
     """Check a run and convert it for CTranslate2, once for all replicas; returns its path."""
     run = Run.open(folder)
     if choose_engine("auto", run, run.recipe.search) == "ctranslate2":
-        convert_if_new(run, "int8")
+        open_engine(run, "int8")  # converts the model
     return str(run.folder.resolve())
 
 

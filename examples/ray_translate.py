@@ -27,7 +27,7 @@ import ray.data
 from regard.errors import RegardError, SettingsError
 from regard.files import write_atomically
 from regard.run import Run
-from regard.tasks.translate.engine import choose_engine, convert_if_new, load_fast
+from regard.tasks.translate.engine import FastTranslator, choose_engine, load_fast, open_engine
 
 PART = 256_000
 """Bytes per part: a few minutes of work, so that little is lost if a machine fails."""
@@ -68,7 +68,7 @@ def plan(run: Path, source: Path, out: Path, part: int) -> tuple[list[dict[str, 
     if note.is_file() and json.loads(note.read_text(encoding="utf-8")) != job:
         raise SettingsError(f"{folder}: contains parts of another job; remove it to start again")
     if is_fast(opened):
-        convert_if_new(opened, "int8")  # once for all workers
+        open_engine(opened, "int8")  # converts the model, once for all workers
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(note, json.dumps(job).encode())
     parts = [
@@ -115,13 +115,10 @@ class PartTranslator:
     """A worker: opens the run once, then translates parts."""
 
     def __init__(self, run: str, source: str, folder: str):
-        opened = Run.open(run)
-        if is_fast(opened):
-            self.translator = load_fast(opened)
-        else:
-            from regard.tasks.translate.translator import load
+        from regard.tasks.translate.translator import Translator, load
 
-            self.translator = load(run)
+        opened = Run.open(run)
+        self.translator: FastTranslator | Translator = load_fast(opened) if is_fast(opened) else load(run)
         self.source, self.folder = Path(source), Path(folder)
 
     def __call__(self, part: dict[str, Any]) -> dict[str, Any]:

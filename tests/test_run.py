@@ -52,7 +52,7 @@ def test_a_recipe_has_the_sections_of_its_task_the_format_and_the_sizes(tmp_path
     run = Run.create(tmp_path / "run")
     run.write_recipe(make_recipe({"data": {"task": "tag"}}))
     assert run.sizes == {}
-    with pytest.raises(RunError, match=r"has no \[sizes\]"):
+    with pytest.raises(RunError, match=r"section \[sizes\] is missing"):
         run.build_network()
     run.write_sizes(vocabulary=30, labels=5)
     stored = tomllib.loads((run.folder / "recipe.toml").read_text())

@@ -25,8 +25,9 @@ _MODULES = {
 def _all_modules() -> dict[str, str]:
     """The module of each public name: `_MODULES`, and the predictor classes of all tasks, e.g. `Translator`."""
     from regard import tasks
+    from regard.registry import TASKS
 
-    found = [tasks.find(name) for name in tasks.names()]
+    found = [tasks.find(name) for name in TASKS]
     return _MODULES | {task.predictor: tasks.part_name(task.name, task.module) for task in found}
 
 

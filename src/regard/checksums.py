@@ -26,7 +26,7 @@ class Checksums:
         self.folder = folder
 
     def read(self) -> dict[str, list[str]]:
-        """The checksums of each file, by file name. A file that is being replaced has two: old and new."""
+        """The stored checksums of each file, by file name. A file that is being replaced has two: old and new."""
         path = self.folder / CHECKSUMS
         try:
             table = json.loads(path.read_text(encoding="utf-8"))["sha256"]
@@ -34,10 +34,11 @@ class Checksums:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{path}: cannot read the checksums ({error}); delete this file to skip the check") from None
+            remedy = "take this file from a copy of the run, or delete it to use the run unchecked"
+            raise RunError(f"{path}: cannot read the checksums ({error}); {remedy}") from None
 
     def check(self, name: str) -> str:
-        """The SHA-256 of a file; "" if the file is missing. A file that does not match its stored checksum is an error.
+        """Return the SHA-256 of a file, "" if the file is missing; raise an error if it is not the stored checksum.
 
         If file and checksum do not match, both are read again before the error is raised: another process may have
         replaced the file in between. A file without a stored checksum is accepted.
@@ -65,7 +66,7 @@ class Checksums:
         return found
 
     def accept(self, names: Iterable[str]) -> None:
-        """Recompute and store the checksums of the files `names`, and of all files that already have a checksum."""
+        """Store the current checksums of the files `names`, and of all files that already have a checksum."""
         for name in {*self.read(), *names}:
             path = self.folder / name
             self._store(name, [file_sha256(path)] if path.is_file() else [])
@@ -84,7 +85,7 @@ class Checksums:
         self._store(name, [digest])
 
     def _store(self, name: str, digests: Sequence[str]) -> None:
-        """Replace the stored checksums of one file. Meanwhile other processes that store checksums have to wait."""
+        """Store `digests` as the checksums of a file; empty: remove them. A lock keeps other processes out."""
         with one_at_a_time(self.folder / ".checksums.lock"):
             known = self.read() | {name: list(digests)}
             table = {"sha256": {name: digests for name, digests in sorted(known.items()) if digests}}

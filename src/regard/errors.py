@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from pathlib import Path
+
+WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+"""Numbers of write errors that may come without a file name, e.g. because the disk is full."""
 
 
 class RegardError(Exception):
@@ -15,7 +19,7 @@ class SettingsError(RegardError):
 
 
 class CorpusError(RegardError):
-    """A text file that cannot be read, or is not in the expected format."""
+    """A corpus or document that cannot be read, or is not in the expected format."""
 
     def __init__(self, path: str | Path, problem: str, *, line: int | None = None):
         super().__init__(f"{path}: {problem}" if line is None else f"{path}:{line}: {problem}")
@@ -54,7 +58,7 @@ class TrainingError(RegardError):
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM. It is handled like Ctrl-C, but the process ends with another exit code."""
+    """Raised on SIGTERM and SIGHUP. It is handled like Ctrl-C, but the process ends with another exit code."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ import stat
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
@@ -26,15 +26,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar, cast
 
-from regard.errors import CorpusError, RunError, SettingsError, UnwritableError, nearest
+from regard.errors import WRITE_ERRORS, CorpusError, RunError, SettingsError, UnwritableError, nearest
 from regard.system import rename_folder, sync_folder
 
 STDIN = "standard input"
 BLOCK = 1 << 16  # number of bytes to read at a time
 LONGEST_LINE = 1 << 26
 """Largest number of bytes in a line; without a limit, a file such as /dev/zero would fill the memory."""
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""Numbers of write errors that come without a file name: disk or quota full, file too large, read-only disk."""
 DRAFT = ".part"
 """Suffix of drafts. The draft of "a.txt" is ".a.txt.1234-89abcdef.part": process id and random digits."""
 ABANDONED = 60.0
@@ -47,7 +45,7 @@ Opened = TypeVar("Opened")
 
 
 class EmptyFileError(CorpusError):
-    """A file that contains no text."""
+    """Raised for a file that contains no text."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -55,7 +53,7 @@ class EmptyFileError(CorpusError):
 
 
 def split_suffix(path: str | Path) -> tuple[str, str]:
-    """The suffixes of format and compression, in lower case: ".tsv" and ".gz" for "a.tsv.gz"; "" if there is none."""
+    """The suffixes of format and compression, in lower case: (".tsv", ".gz") for "a.tsv.gz"; "" if one is missing."""
     name = Path(path)
     compression = name.suffix.lower()
     if compression in (".gz", ".zst"):
@@ -82,31 +80,35 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 def read_input_lines(*, forgiving: bool = False) -> Iterator[str]:
-    """Stream the lines of standard input. Empty input is no error.
-
-    Bytes that are not UTF-8 are an error; with `forgiving`, they are replaced by U+FFFD.
-    """
+    """Stream the lines of standard input. Bytes that are not UTF-8 raise an error or, if `forgiving`, become U+FFFD."""
     with standard_input() as file:
         for lines in _read_blocks(file, STDIN, "replace" if forgiving else "strict"):
             yield from lines
 
 
 def first_of(items: Iterator[Item]) -> list[Item]:
-    """A list with the first item of a stream from a file; an empty list if the file is empty."""
+    """The first item of a stream from a file, as a list; an empty list if the file is empty."""
     try:
         return list(islice(items, 1))
     except EmptyFileError:
         return []
 
 
+def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield the items in lists of `size` items; the last list may be shorter."""
+    items = iter(items)
+    while chunk := list(islice(items, size)):
+        yield chunk
+
+
 def is_typed() -> bool:
-    """Whether standard input is a terminal."""
+    """Whether standard input is a terminal, where the user types."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 @contextmanager
 def standard_input() -> Iterator[BinaryIO]:
-    """Standard input as a stream of bytes. Errors are raised as CorpusError."""
+    """Context manager that yields standard input as a stream of bytes. Errors of reading become CorpusError."""
     if sys.stdin is None:  # closed by the parent process, as by <&- in a shell
         raise CorpusError(STDIN, "is closed; name a file, or pipe text in")
     try:
@@ -117,13 +119,10 @@ def standard_input() -> Iterator[BinaryIO]:
 
 @contextmanager
 def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
-    """Open a file as a stream of bytes, decompressed if `unpacked`.
-
-    Errors of opening the file, and errors of reading it in the `with` block, are raised as CorpusError.
-    """
+    """Open a file for reading bytes, decompressed if `unpacked`. Errors of opening and reading become CorpusError."""
     try:
         if os.path.isdir(path):
-            raise CorpusError(path, "a folder, not a file")
+            raise CorpusError(path, "a folder, not a file; name a file")
         with open(path, "rb") as raw:
             status = os.fstat(raw.fileno())
             if stat.S_ISREG(status.st_mode) and not status.st_size:  # a pipe has no size
@@ -141,9 +140,9 @@ def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
 
 
 def require(module: str, path: str | Path, need: str) -> Any:
-    """Import an optional module, or raise an error that says how to install it.
+    """Import and return an optional module, or raise CorpusError if it is not installed.
 
-    For the error message: `path`, the file to read or write, and `need`, what needs the module, e.g. "reading .zst".
+    For the message: `path` is the file that needs the module, and `need` the purpose, e.g. "reading Parquet".
     """
     try:
         return import_module(module)
@@ -171,7 +170,10 @@ def _unpack(path: str | Path, raw: BinaryIO) -> BinaryIO:
 
 
 def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> Iterator[list[str]]:
-    """The lines of a file, as lists of many lines: decoding a list at once is twice as fast as decoding each line."""
+    """Yield the lines of a file, many at a time, because decoding many lines at once is faster.
+
+    `where`: name of the file, for error messages. `errors`: as in `bytes.decode`.
+    """
     buffered = cast(io.BufferedReader, file)
     number = 1  # of the next line
     begun: list[bytes] = []  # parts of a line whose end was not read yet
@@ -192,9 +194,10 @@ def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> I
 
 
 def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterator[list[str]]:
-    """Decode a block of complete lines. `number` is the line number of the first line of the block.
+    """Decode a block of complete lines: yield a list of lines. `errors`: as in `bytes.decode`.
 
-    If a line is not UTF-8, the lines before it are yielded, and then an error is raised.
+    If a line is not UTF-8, the lines before it are yielded before the error is raised. For its message: `where` is the
+    name of the file, and `number` the line number of the first line.
     """
     if number == 1 and errors == "strict" and _is_utf16(block):
         raise CorpusError(where, "UTF-16, not UTF-8; convert it, e.g. iconv -f utf-16 -t utf-8", line=1)
@@ -212,10 +215,7 @@ def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterat
 
 
 def _is_utf16(block: bytes) -> bool:
-    """Whether the block is UTF-16: it starts with a byte order mark, or many of its bytes are zero.
-
-    In UTF-16, nearly all zero bytes are at even positions, or nearly all are at odd positions.
-    """
+    """Whether bytes look like UTF-16: a byte order mark, or many zero bytes, mostly at even or at odd positions."""
     if block.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
     head = block[:4096]
@@ -233,7 +233,7 @@ def _split(text: str, number: int) -> list[str]:
 
 
 def _damages() -> tuple[type[Exception], ...]:
-    """Exceptions that reading a damaged file may raise. `ZstdError` is included once the zstd module is imported."""
+    """Exceptions that reading a damaged compressed file may raise; `ZstdError` only if the zstd module is imported."""
     module = sys.modules.get(_ZSTD)
     return (EOFError, zlib.error, OSError, *([module.ZstdError] if module else []))
 
@@ -265,39 +265,39 @@ def _nearest_file(path: Path) -> str:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether the path is a device, a pipe or a terminal. Output is written directly into it, not into a draft."""
+    """Whether the path is a device or a pipe, to which output is written directly, without a temporary file."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file. If writing fails, an existing file keeps its old content."""
+    """Write a file atomically: if writing fails, an existing file keeps its old content."""
     with _replacing([path], partial(_draft_of_bytes, content)):
         pass
 
 
 @contextmanager
 def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list[TextIO]]:
-    """Open text files for writing, compressed if they end in .gz or .zst. They get their names when the block ends.
+    """Open text files for writing; .gz and .zst are compressed. The files appear at `paths` when the `with` block ends.
 
-    An existing file is an error; with `force`, it is replaced.
+    Existing files are an error, unless `force` is true.
     """
     refuse_existing(paths, force=force)
     for path in paths:
         if not path.parent.is_dir():
-            raise SettingsError(f"{path}: there is no folder {path.parent}")
+            raise SettingsError(f"{path}: there is no folder {path.parent}; create it first")
     with _replacing(paths, _draft_of_text) as files:
         yield files
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a new empty folder. When the block ends, the new folder is moved to `path`; a folder there is replaced."""
+    """Yield a new empty folder, which is moved to `path` when the `with` block ends; a folder there is replaced."""
     with _replacing([path], _draft_of_folder) as (folder,):
         yield folder
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder. If the process is killed meanwhile, `path` is still complete or no longer exists."""
+    """Remove a folder atomically: if the process is killed meanwhile, the folder is either complete or gone."""
     home = draft_of(path)
     try:
         home.mkdir()
@@ -320,12 +320,12 @@ def refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
 
 
 def draft_of(path: Path) -> Path:
-    """A new path for the draft of the file or folder `path`. The draft is in the same parent folder as `path`."""
+    """A new path beside `path` for its draft: the temporary file or folder that is renamed to `path` when complete."""
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{DRAFT}")
 
 
 def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, folders: bool = False) -> None:
-    """Remove the drafts that killed processes left in `folder`: drafts of files, or with `folders` drafts of folders.
+    """Remove drafts (temporary files) that killed processes left in `folder`; if `folders`, temporary folders instead.
 
     `name`: pattern of the final names, e.g. "store". Drafts that were changed in the last `older_than` seconds are
     kept. All other drafts are removed, so the caller must know that no running process is writing them.
@@ -341,12 +341,12 @@ def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, fol
 
 
 def concerns(error: OSError, *drafts: Path) -> bool:
-    """Whether an error comes from writing one of `drafts`.
+    """Whether an error comes from writing one of `drafts` (temporary files or folders).
 
-    The file that the error names must be a draft or be inside a draft. An error without a file must be one of `FULL`.
+    The error names a draft, or a file in it; or it names no file, and its errno is in `WRITE_ERRORS`.
     """
     if error.filename is None:
-        return error.errno in FULL
+        return error.errno in WRITE_ERRORS
     failed = Path(os.fsdecode(error.filename))
     return any(failed == draft or draft in failed.parents for draft in drafts)
 
@@ -355,10 +355,10 @@ def concerns(error: OSError, *drafts: Path) -> bool:
 def _replacing(
     paths: Sequence[Path], open_draft: Callable[[Path, Path], AbstractContextManager[Opened]]
 ) -> Iterator[list[Opened]]:
-    """Open a draft of each path. When the block ends, each draft replaces its path. After an error, drafts are removed.
+    """Open a draft (temporary file or folder) for each path. When the block ends, drafts are renamed to their paths.
 
-    `open_draft(path, draft)` opens one draft. An error of writing a draft is raised as `UnwritableError`; other errors
-    in the block are raised unchanged.
+    `open_draft(path, draft)` opens one draft. After an error, the drafts are removed. An error of writing a draft is
+    raised as `UnwritableError`; other errors in the block are raised unchanged.
     """
     drafts, in_block = list(map(draft_of, paths)), False
     try:
@@ -426,13 +426,13 @@ def _pack(path: Path, raw: BinaryIO) -> AbstractContextManager[BinaryIO]:
 
 
 def _sync(file: BinaryIO) -> None:
-    """Write the content to disk, so that it survives a power cut."""
+    """Flush the content of an open file to the disk, so that it survives a power cut."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def _take_name(draft: Path, path: Path) -> None:
-    """Rename a finished draft to its final path. An existing file or folder at `path` is replaced."""
+    """Rename a finished draft (temporary file or folder) to `path`. What exists at `path` is replaced."""
     if not draft.is_dir():
         os.replace(draft, path)
         return

@@ -52,7 +52,7 @@ def used_by(recipe: Recipe) -> list[str]:
 
 
 def require(names: Iterable[str], where: str | Path) -> None:
-    """Raise a `SettingsError` if one of the modules `names` has not been imported. `where`: the run that needs them."""
+    """Raise a `SettingsError` if one of the plugins `names` is not imported. `where`: the run that needs them."""
     for name in names:
         if name not in sys.modules:
             raise SettingsError(

@@ -55,7 +55,7 @@ PREPARING = ".preparing"
 
 
 class Run:
-    """One run folder. `Run.open` opens an existing run, `Run.create` makes an empty folder."""
+    """Reads and writes the files of one run folder. `Run.open` opens an existing run, `Run.create` makes a new one."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -64,7 +64,10 @@ class Run:
 
     @classmethod
     def create(cls, folder: str | Path) -> Run:
-        """Make the folder. It must be empty; a folder whose preparation was interrupted is removed and made again."""
+        """Make a run folder. An existing folder must be empty, or left by a run that was stopped while it was prepared.
+
+        The latter is cleared first.
+        """
         folder = cls.refuse_existing(folder)
         run = cls(folder)
         if (folder / PREPARING).is_file():
@@ -74,12 +77,12 @@ class Run:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(f"{folder}: cannot make the run folder ({error.strerror})") from None
+            raise RunError(f"{folder}: cannot make the run folder ({error.strerror}); choose another --out") from None
         return run
 
     @staticmethod
     def refuse_existing(folder: str | Path) -> Path:
-        """The folder as a path; a file or a folder with files is an error, unless its preparation was interrupted."""
+        """Return the path of `folder`; raise an error if `create` cannot use it, because it is a file or not empty."""
         folder = Path(folder)
         is_free = (folder / PREPARING).is_file() or not folder.exists()
         if not is_free and (not folder.is_dir() or any(folder.iterdir())):
@@ -89,7 +92,7 @@ class Run:
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
-        """Lock the folder, and mark it as unfinished until the `with` block ends without an error.
+        """Lock the folder of a new run, and mark it as not prepared until the `with` block ends without an error.
 
         The block must write everything that `regard resume` needs.
         """
@@ -97,13 +100,13 @@ class Run:
         try:
             mark.touch()
         except OSError as error:
-            raise RunError(f"{self.folder}: cannot write ({error.strerror})") from None
+            raise RunError(f"{self.folder}: cannot write here ({error.strerror}); check the permissions") from None
         with self.locked():
             yield
             mark.unlink()
 
     def discard(self) -> None:
-        """Remove the folder of a run that could not start, and the parent folders that `create` made."""
+        """Remove the run folder, because the run could not start, and the empty parent folders that `create` made."""
         shutil.rmtree(self.folder, ignore_errors=True)
         for place in self._made:
             with contextlib.suppress(OSError):
@@ -118,7 +121,7 @@ class Run:
         if (folder / PREPARING).is_file():
             raise RunError(f"{folder}: was stopped while its data was prepared; train again with the same --out")
         if not (folder / RECIPE).is_file():
-            raise RunError(f"{folder}: not a run folder (it has no {RECIPE})")
+            raise RunError(f"{folder}: not a run folder (it has no {RECIPE}); give the folder of a run")
         return cls(folder)
 
     @cached_property
@@ -134,7 +137,7 @@ class Run:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Arguments of the network's constructor, by name: the sizes of the vocabularies, and the number of labels."""
+        """Arguments of the network's constructor, by name, such as vocabulary sizes or the number of labels."""
         sizes = self._table.get("sizes", {})
         if not (isinstance(sizes, dict) and all(type(size) is int and size > 0 for size in sizes.values())):
             raise RunError(
@@ -143,7 +146,10 @@ class Run:
         return dict(sizes)
 
     def write_recipe(self, recipe: Recipe, sizes: Mapping[str, int] | None = None) -> None:
-        """Store the settings and `sizes` (see the property). If `sizes` is None, the stored sizes are kept."""
+        """Write recipe.toml: the settings and `sizes`. If `sizes` is None, the stored sizes are kept.
+
+        `sizes` are arguments of the network's constructor, such as the vocabulary sizes or the number of labels.
+        """
         import tomli_w
 
         if sizes is None:
@@ -154,7 +160,7 @@ class Run:
             self.__dict__.pop(name, None)
 
     def write_sizes(self, **sizes: int) -> None:
-        """Store the sizes for the network's constructor. The caller must have stored the settings before."""
+        """Store arguments of the network's constructor, e.g. vocabulary sizes. recipe.toml must already exist."""
         self.write_recipe(self.recipe, sizes)
 
     @cached_property
@@ -174,7 +180,7 @@ class Run:
                 self.checksums.write(file, content)
 
     def new_store(self) -> contextlib.AbstractContextManager[Path]:
-        """Yield a new folder for the training data. When the `with` block ends, it becomes `store/` of the run."""
+        """Context manager: yields a new folder for the token ids of the training data, then moves it to store/."""
         return atomic_folder(self.folder / "store")
 
     @property
@@ -183,14 +189,14 @@ class Run:
         return "scores" in self.card and not (self.folder / "store").exists()
 
     def require(self, *tasks: str) -> Run:
-        """Return the run if its task is one of `tasks`; otherwise raise an error that names its command."""
+        """Return this run if its task is one of `tasks`; otherwise raise an error that names the right command."""
         task = find_task(self.recipe.data.task)
         if task.name not in tasks:
             raise RunError(f'{self.folder} {task.does}; use "regard {task.command} {self.folder}"')
         return self
 
     def require_model_kind(self, kind: str) -> Run:
-        """Return the run if its network is of this kind, e.g. "seq2seq"; otherwise raise the error of `require`."""
+        """Return this run if its network is of this `kind`, e.g. "seq2seq"; otherwise raise an error like `require`."""
         return self if find_task(self.recipe.data.task).model_kind == kind else self.require()
 
     @cached_property
@@ -212,7 +218,7 @@ class Run:
         from regard.models import build
 
         if not self.sizes:
-            raise RunError(f"{self.folder / RECIPE}: has no [sizes]; take the file from a copy of the run")
+            raise RunError(f"{self.folder / RECIPE}: section [sizes] is missing; take the file from a copy of the run")
         return build(self.recipe.model, **self.sizes)
 
     def load_model(self) -> Seq2Seq:
@@ -236,7 +242,7 @@ class Run:
         return model.requires_grad_(False).to(torch.float32)
 
     def require_weights(self) -> Path:
-        """The path of the weights; raises an error if the file is missing or incomplete. Does not load the weights."""
+        """The path of the file of weights, which is not loaded; raises an error if it is missing or damaged."""
         from safetensors import safe_open
 
         path = self.folder / WEIGHTS
@@ -251,7 +257,7 @@ class Run:
             raise RunError(f"{path}: damaged ({error}); take it from a copy of the run") from None
 
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
-        """Store the weights that `load_network` reads."""
+        """Write weights.safetensors, which `load_network` reads; `tensors`: the weights by name."""
         from safetensors.torch import save
 
         content = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
@@ -259,7 +265,7 @@ class Run:
 
     @property
     def card(self) -> dict[str, Any]:
-        """Data hashes, versions, scores and cost of this run; empty if there is no card yet."""
+        """The content of card.json: data hashes, versions, scores and cost of this run; empty if there is no file."""
         path = self.folder / CARD
         try:
             return json.loads(path.read_text(encoding="utf-8"))
@@ -272,7 +278,7 @@ class Run:
         write_atomically(self.folder / CARD, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The entries of metrics.jsonl, oldest first. Of steps that resuming repeated, only new entries are kept."""
+        """The entries of metrics.jsonl, oldest first. If a resumed run repeated steps, only their later entries."""
         kept: list[dict[str, Any]] = []
         for line in reversed(read_metrics(self.folder / METRICS)):
             if not kept or line["step"] <= kept[-1]["step"]:
@@ -306,22 +312,24 @@ class Run:
         return records
 
     def write_held_out(self, records: Sequence[Pair | Mapping[str, Any]]) -> None:
-        """Store held-out examples: sentence pairs, or records in the format of another task."""
+        """Store examples that are not used in training: sentence pairs, or JSON objects in the format of the task."""
         tables = [one if isinstance(one, Mapping) else one._asdict() for one in records]
         self.checksums.write(HELD_OUT, "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in tables).encode())
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder, so that no other process can train in it, and remove drafts that killed processes left."""
+        """Lock the folder, so that no other process changes it; remove temporary files that killed processes left."""
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(exclusive(self.folder / LOCK))
             except BlockingIOError:
                 raise RunError(
-                    f"{self.folder}: another process is training in this folder; wait until it ends"
+                    f"{self.folder}: another process is training in this folder or changing it; wait until it ends"
                 ) from None
             except OSError as error:
-                raise RunError(f"{self.folder}: cannot lock the run folder ({error.strerror})") from None
+                raise RunError(
+                    f"{self.folder}: cannot lock this folder ({error.strerror}); check the permissions"
+                ) from None
             # Only the process with the lock writes weights, store and checkpoints, so their drafts are abandoned.
             remove_drafts(self.folder, WEIGHTS)
             remove_drafts(self.folder, "store", folders=True)
@@ -333,13 +341,13 @@ class Run:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The entries of a metrics file, oldest first. Damaged lines are skipped: no result depends on them."""
+    """The entries of a metrics file (metrics.jsonl), in order. Damaged lines are skipped; a missing file has none."""
     try:
         lines = path.read_bytes().split(b"\n")  # a text may contain other line separators
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RunError(f"{path}: cannot read ({error.strerror})") from None
+        raise RunError(f"{path}: cannot read the metrics ({error.strerror}); check the permissions") from None
     found = []
     for line in lines:
         with contextlib.suppress(ValueError, RecursionError):
@@ -350,31 +358,37 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def open_together(run: str | Path, *others: str | Path) -> list[Run]:
-    """Open the runs of an ensemble. A run without weights or with another vocabulary is an error. Needs no torch."""
+    """Open the runs of an ensemble. A run without weights, or with another vocabulary than the first, is an error."""
     first, *more = runs = [Run.open(folder).require_model_kind("seq2seq") for folder in (run, *others)]
     for member in runs:
         member.require_weights()
     for member in more:
         if [side.hash() for side in member.tokenizers] != [side.hash() for side in first.tokenizers]:
-            problem = f"its vocabulary differs from that of {first.folder}"
-            raise RunError(f"{member.folder}: {problem}; an ensemble needs runs with equal vocabularies")
+            raise RunError(
+                f"{member.folder}: its vocabulary differs from that of {first.folder}; "
+                "an ensemble needs runs with equal vocabularies"
+            )
     return runs
 
 
 def restore(model: Network, stored: Mapping[str, Tensor], *, where: str) -> None:
-    """Copy stored weights into a model. A missing or unexpected tensor, or a different shape, is an error."""
+    """Copy the tensors `stored` into the parameters of a model, by name.
+
+    A missing or unexpected tensor, or a different shape, is an error, whose message begins with `where`.
+    """
     import torch
 
-    problem = f"{where}: the weights do not fit the recipe"
     remedy = "take recipe.toml and weights.safetensors from the same copy of the run"
     parameters = dict(model.named_parameters())
     missing, unused = sorted(parameters.keys() - stored.keys()), sorted(stored.keys() - parameters.keys())
     if missing or unused:
         tensor = f'missing tensor "{missing[0]}"' if missing else f'unexpected tensor "{unused[0]}"'
-        raise RunError(f"{problem}: {tensor}; {remedy}")
+        raise RunError(f"{where}: the weights do not fit the recipe: {tensor}; {remedy}")
     with torch.no_grad():
         for name, parameter in parameters.items():
             if parameter.shape != stored[name].shape:
                 shapes = f"{tuple(stored[name].shape)}, not {tuple(parameter.shape)}"
-                raise RunError(f'{problem}: tensor "{name}" has the shape {shapes}; {remedy}')
+                raise RunError(
+                    f'{where}: the weights do not fit the recipe: tensor "{name}" has the shape {shapes}; {remedy}'
+                )
             parameter.copy_(stored[name])

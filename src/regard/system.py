@@ -104,10 +104,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
-    """Lock a file until the block ends; waits while another process has locked it.
-
-    Some network drives do not support locks. There the block runs without a lock, so two processes may run it at once.
-    """
+    """Lock a file until the block ends; waits for other processes. On drives without locks, the block runs unlocked."""
     from filelock import FileLock
 
     lock = FileLock(path)
@@ -131,7 +128,9 @@ def rename_folder(folder: Path, target: Path) -> None:
             return
         except PermissionError as error:
             if not left:
-                raise UnwritableError(f"{folder}: cannot be renamed to {target.name} ({error.strerror})") from None
+                raise UnwritableError(
+                    f"{folder}: cannot be renamed to {target.name} ({error.strerror}); close programs that use it"
+                ) from None
             time.sleep(0.1)
 
 

@@ -11,12 +11,12 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, get_type_hints
 
 from regard.config import SearchSettings
 from regard.config.recipe import all_sections, describe, make_recipe, to_table, with_overrides
@@ -56,56 +56,58 @@ class Command:
         return parser
 
 
+class Options(Protocol):
+    """A parser, or a group of its options."""
+
+    description: str | None
+
+    def add_argument(self, *names: str, **how: Any) -> argparse.Action: ...
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises errors of one line. For a mistyped option, the error suggests a similar option."""
 
-    def __init__(self, prog: str, arguments: Sequence[str] = ()):
+    intermixed = True
+    """Whether options may be placed between positional arguments; not possible if an argument names an action."""
+
+    def __init__(self, prog: str, arguments: Sequence[str] = (), **_: object):
+        """`arguments`: the command line that will be parsed. For some commands, --help depends on its options."""
+        self.arguments, self._needed = list(arguments), [prog]
         width = min(os.get_terminal_size().columns, 110) if sys.stdout.isatty() else 100
         formatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28, width=width)
         super().__init__(prog=prog, allow_abbrev=False, formatter_class=formatter)
-        self.arguments = list(arguments)
-        """The command line that will be parsed. For some commands, the text of --help depends on its options."""
+
+    def add_argument(self, *names: str, **how: Any) -> argparse.Action:
+        """Add an argument or an option. The usage line shows all arguments, and the options that are required."""
+        action = super().add_argument(*names, **how)
+        if not action.option_strings:
+            name = f"{action.metavar or action.dest}{'...' if action.nargs in ('*', '+') else ''}"
+            self._needed.append(f"[{name}]" if action.nargs in ("?", "*") else name)
+        elif action.required:
+            self._needed.append(f"{names[0]} {action.metavar or action.dest.upper()}")
+        self.usage = " ".join([*self._needed, "[options]"]).replace("%", "%%")
+        return action
 
     def error(self, message: str) -> NoReturn:
         """Raise an error instead of printing the usage and exiting."""
         for word in message.partition("unrecognized arguments: ")[2].split():
             if word.startswith("-"):
-                known = {option.strip("-"): option for action in self._actions for option in action.option_strings}
+                known = re.findall(r"(?m)^  (?:-\w, )?--([\w-]+)", self.format_help())
                 guess = nearest(word.strip("-").partition("=")[0], known).replace('"', '"--', 1)
                 message = f"unknown option {word}{guess}"
                 break
         raise SettingsError(f'{message} (see "{self.prog} --help")')
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse a command line. Options may be placed between positional arguments."""
-        has_actions = any(isinstance(action, argparse._SubParsersAction) for action in self._actions)
-        if has_actions or {"-h", "--help"} & set(arguments):
-            return self.parse_args(arguments)
-        return self.parse_intermixed_args(arguments)
-
-    def format_usage(self) -> str:
-        return f"usage: {self._usage_line()}\n"
-
-    def format_help(self) -> str:
-        self.usage = self._usage_line().replace("%", "%%")
-        return super().format_help()
-
-    def _usage_line(self) -> str:
-        words = [self.prog]
-        for action in self._actions:
-            if not action.option_strings and action.help is not argparse.SUPPRESS:
-                name = str(action.metavar or action.dest)
-                many = "..." if action.nargs in ("*", "+") else ""
-                words.append(f"[{name}{many}]" if action.nargs in ("?", "*") else name + many)
-            elif action.required:
-                words.append(f"{action.option_strings[0]} {action.metavar or action.dest.upper()}")
-        return " ".join([*words, "[options]"])
+        if self.intermixed and not {"-h", "--help"} & set(arguments):
+            return self.parse_intermixed_args(arguments)
+        return self.parse_args(arguments)
 
 
 # Options for settings: type and help text come from the settings class.
 
 
-def add_setting(parser: argparse._ActionsContainer, flag: str, path: str, metavar: str = "") -> None:
+def add_setting(parser: Options, flag: str, path: str, metavar: str = "") -> None:
     """Add the option `flag` for the setting `path`, e.g. "train.seed". For a boolean setting it takes no value."""
     section, key = path.split(".")
     settings = all_sections()[section]
@@ -116,10 +118,10 @@ def add_setting(parser: argparse._ActionsContainer, flag: str, path: str, metava
         parser.add_argument(flag, type=kind, metavar=metavar, dest=path, help=text)
 
 
-def add_set(parser: argparse._ActionsContainer, example: str = "train.warmup_steps=800") -> None:
+def add_set(parser: Options, example: str = "train.warmup_steps=800", text: str = "any setting") -> None:
     """Add the option --set, which can change every setting."""
-    text = f"any setting, e.g. {example}; repeatable"
-    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help=text)
+    help = f"{text}, e.g. {example}; repeatable"
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help=help)
 
 
 def given_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -143,7 +145,7 @@ def brief(text: str) -> str:
 # Search options, for all commands that generate text
 
 
-def add_scoring(parser: Parser) -> argparse._ArgumentGroup:
+def add_scoring(parser: Parser) -> Options:
     """Add the options that change the scores of hypotheses: penalties, --ensemble, and --set for other settings."""
     search = parser.add_argument_group("search")
     text = "average with the predictions of this run; repeatable"
@@ -156,26 +158,20 @@ def add_scoring(parser: Parser) -> argparse._ArgumentGroup:
     return search
 
 
-def add_search(parser: Parser) -> argparse._ArgumentGroup:
+def add_search(parser: Parser) -> Options:
     """Add the options of `add_scoring`, and options for the most frequently used search settings."""
     search = add_scoring(parser)
     add_setting(search, "--beam", "search.beam_size", "N")
-    add_setting(search, "--min-length", "search.min_length", "N")
-    add_setting(search, "--no-repeat-ngram-size", "search.no_repeat_ngram_size", "N")
-    add_setting(search, "--sample", "search.sample")
-    add_setting(search, "--temperature", "search.temperature", "X")
-    add_setting(search, "--top-k", "search.top_k", "N")
-    add_setting(search, "--top-p", "search.top_p", "X")
-    add_setting(search, "--seed", "search.seed", "N")
-    add_setting(search, "--replace-unknown", "search.replace_unknown")
+    others = {"min_length": "N", "no_repeat_ngram_size": "N", "sample": "", "temperature": "X", "top_k": "N"}
+    for name, metavar in (others | {"top_p": "X", "seed": "N", "replace_unknown": ""}).items():
+        add_setting(search, f"--{name.replace('_', '-')}", f"search.{name}", metavar)
     return search
 
 
 def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[str, Any]:
-    """The search settings that were given as options.
+    """The search settings given as options, by name.
 
-    `own`: the search settings of the runs that will be used; empty: the default settings. If the given settings do not
-    fit together with one of them, an error is raised.
+    They are checked together with each of `own`, the search settings of the runs (if none is given: the defaults).
     """
     table = with_overrides(given_settings(options), options.set)
     for section in table:
@@ -192,12 +188,14 @@ def text_or_file(given: str) -> str:
     if len(given) > 255 or not Path(given).is_file():
         suffixes = (".txt", ".md", ".html", ".tsv", ".jsonl", ".csv", ".conll", ".conllu")
         if Path(given).suffix in suffixes and not any(map(str.isspace, given)):  # the name of a file, not a text
-            raise SettingsError(f"{given}: no such file")
+            raise SettingsError(f"{given}: no such file; give a text or the name of a file")
         return given
     try:
         lines = Path(given).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError):
-        raise SettingsError(f"{given}: cannot read it as UTF-8 text") from None
+    except OSError as error:
+        raise SettingsError(f"{given}: cannot read the file ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{given}: not UTF-8; convert the file, e.g. iconv -f latin1 -t utf-8") from None
     return " ".join(line.strip() for line in lines if line.strip())
 
 
@@ -307,12 +305,9 @@ def bar(share: float, width: int, *, grows_left: bool = False) -> str:
     share = min(max(share, 0.0), 1.0)
     if not (sys.stdout.encoding or "").lower().startswith("utf"):
         return "#" * round(width * share + 0.49 * bool(share))
-    if grows_left:
-        halves = max(round(2 * width * share), 1 if share else 0)
-        return "▐" * (halves % 2) + "█" * (halves // 2)
-    eighths = max(round(8 * width * share), 1 if share else 0)
-    full, rest = divmod(eighths, 8)
-    return "█" * full + " ▏▎▍▌▋▊▉"[rest] * bool(rest)
+    steps = 2 if grows_left else 8  # per character
+    full, rest = divmod(max(round(steps * width * share), 1 if share else 0), steps)
+    return "▐" * rest + "█" * full if grows_left else "█" * full + " ▏▎▍▌▋▊▉"[rest] * bool(rest)
 
 
 # Words and sentences shaded by attention weights
@@ -337,10 +332,7 @@ def show_weights(parts: Sequence[ShadedSentence]) -> None:
 
 
 def _shade(part: ShadedSentence, strongest: float) -> Text:
-    """The sentence as `Text` of rich. The larger the weight of a word, the brighter its background.
-
-    Brightness depends on the product of sentence weight and word weight; a product of `strongest` is the brightest.
-    """
+    """The sentence with a brighter background where sentence weight times word weight is nearer to `strongest`."""
     from rich.text import Text
 
     shaded, place = Text(), 0
@@ -424,9 +416,3 @@ def watch(items: Iterable[Item], unit: str, total: int | None = None, *, doing: 
 def counted(number: int, thing: str) -> str:
     """A number with its noun in singular or plural: "1 pair", "2,000 pairs"."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
-
-
-def listed(entries: Mapping[str, str]) -> list[str]:
-    """One line per entry: the name and, in an aligned second column, its meaning."""
-    width = max(map(len, entries), default=0)
-    return [f"  {name:<{width}}  {meaning}" for name, meaning in entries.items()]

@@ -13,7 +13,6 @@ from regard.analysis.alignment import (
     best_heads,
     choose_heads,
     corpus_scores,
-    pharaoh,
     read_choice,
     read_gold,
     score_choice,
@@ -21,6 +20,7 @@ from regard.analysis.alignment import (
 )
 from regard.analysis.trace import TraceSide
 from regard.errors import RegardError
+from regard.tasks.translate.translation import Alignment
 
 # Rows: target words; columns: source words. Source 2 has its largest weight at target 1, which prefers source 1.
 MAP = torch.tensor([[0.8, 0.1, 0.1], [0.1, 0.5, 0.4], [0.7, 0.2, 0.1]])
@@ -95,7 +95,7 @@ def test_marks_look_at_marks_where_there_are_any():
 
 
 def test_pharaoh_there_and_back():
-    assert pharaoh(((0, 0), (1, 12))) == "0-0 1-12"
+    assert Alignment((), (), ((0, 0), (1, 12))).pharaoh == "0-0 1-12"
     assert read_gold(" 1-12  0-0\n") == (((0, 0), (1, 12)),) * 2
     assert read_gold("") == ((), ())
     assert read_gold("0-0 1p2 2?1") == (((0, 0),), ((0, 0), (1, 2), (2, 1)))

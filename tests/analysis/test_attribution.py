@@ -251,10 +251,10 @@ def test_refusals_are_one_line() -> None:
     model, pair = build(TOYS["transformer-tiny"]), make_pair()
     for arguments, options, message in [
         ((*pair, "gradiant"), {}, r'no attribution method "gradiant"; did you mean "gradient"\?'),
-        ((*pair, "alti"), {"steps": 3}, r'alti has no option "steps"; it has none'),
-        ((*pair, "integrated"), {"step": 3}, r'no option "step"; it has baseline, steps, rule'),
+        ((*pair, "alti"), {"steps": 3}, r'alti has no option "steps"; its options: none'),
+        ((*pair, "integrated"), {"step": 3}, r'no option "step"; its options: baseline, steps, rule'),
         ((*pair, "integrated"), {"steps": 0}, "steps must be at least 1"),
-        ((*pair, "integrated"), {"rule": "simpson"}, "rule one of gauss, midpoint"),
+        ((*pair, "integrated"), {"rule": "simpson"}, 'rule must be "gauss" or "midpoint"'),
         ((sentences([6, 4]), *pair[1:], "alti"), {}, "one sentence without padding"),
         ((pair.source, pair.input_1T, pair.output_1T[:, 1:], "alti"), {}, "of equal length"),
     ]:

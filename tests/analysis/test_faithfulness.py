@@ -73,12 +73,13 @@ def test_curves_share_their_ends_and_are_each_others_mirror() -> None:
     scores = torch.rand(2, 4)
     curves = fall_curves(model, case, {"one": scores, "opposite": -scores})
     for curve in curves.values():
-        close(curve.deletion_TK[:, 0], torch.zeros(2))
-        close(curve.sufficiency_TK[:, -1], torch.zeros(2))
-        close(curve.deletion_TK[:, -1], curve.sufficiency_TK[:, 0])
-    close(curves["one"].deletion_TK, curves["opposite"].sufficiency_TK.flip(-1))
+        deletion_TK, sufficiency_TK = curve
+        close(deletion_TK[:, 0], torch.zeros(2))
+        close(sufficiency_TK[:, -1], torch.zeros(2))
+        close(deletion_TK[:, -1], sufficiency_TK[:, 0])
+    close(curves["one"][0], curves["opposite"][1].flip(-1))
     kept = word_log_probs(model, case, kept_words(scores)[0, 1], "delete")[:, 1]
-    close(curves["one"].deletion_TK[1], kept[0] - kept)
+    close(curves["one"][0, 1], kept[0] - kept)
 
 
 def test_areas_and_grid_by_hand() -> None:
@@ -226,7 +227,7 @@ def test_without_gold_there_is_no_agreement() -> None:
 
 def test_refusals() -> None:
     model = build(TOYS["transformer-tiny"])
-    with pytest.raises(ModelError, match="at least one sentence pair"):
+    with pytest.raises(ModelError, match="needs a sentence pair with words on both sides"):
         measure_faithfulness(model, [])
-    with pytest.raises(ModelError, match='must be one of delete, blank, not "shuffle"'):
+    with pytest.raises(ModelError, match='must be "delete" or "blank", not "shuffle"'):
         measure_faithfulness(model, [make_case()], removal="shuffle")

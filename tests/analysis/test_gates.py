@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.analysis.head_roles import count_heads, sentence_losses
+from regard.analysis.head_roles import count_heads
 from regard.analysis.pruning import GatedModel, HeadGates, hard_concrete, open_probability
 from regard.layers.hooks import listen, without_heads
+from regard.models.base import sentence_losses
 from tests.analysis.pairs import pairs
 from tests.toys import VARIANTS, build, close, walk
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.analysis.head_roles import importance_by_ablation, importance_by_gradient, sentence_losses
+from regard.analysis.head_roles import importance_by_ablation, importance_by_gradient
 from regard.analysis.pruning import attentions
 from regard.layers.hooks import attention_hooks, listen
-from regard.models.base import Seq2Seq
+from regard.models.base import Seq2Seq, sentence_losses
 from tests.analysis.pairs import pairs
 from tests.toys import TOYS, VARIANTS, build, close
 

@@ -137,8 +137,8 @@ def test_what_cannot_be_kept() -> None:
     model = build(SMALL)
     assert list(attentions(model)) == list(SMALL.attentions)  # type: ignore[union-attr]
     for kept, message in (
-        ({"encoder.0.cros": (0,)}, 'no attention "encoder.0.cros" to prune'),
-        ({"encoder.0.self": (4,)}, r"encoder.0.self: cannot keep heads \[4\]: it has heads 0 to 3"),
+        ({"encoder.0.cros": (0,)}, 'no attention layer "encoder.0.cros" to prune'),
+        ({"encoder.0.self": (4,)}, r"encoder.0.self: cannot keep heads \[4\]: list heads 0 to 3"),
         ({"encoder.0.self": (1, 1)}, r"cannot keep heads \[1, 1\]"),
     ):
         with pytest.raises(ModelError, match=message):
@@ -149,8 +149,8 @@ def test_what_cannot_be_kept() -> None:
     ("kept", "message"),
     [
         ((("encoder.9.self", 1),), 'no attention layer "encoder.9.self"; did you mean "encoder.2.self"'),
-        ((("encoder.0.self", 5),), "encoder.0.self: 5 heads must be 0 to 4"),
-        ((("encoder.0.self", 1), ("encoder.0.self", 2)), "is listed twice"),
+        ((("encoder.0.self", 5),), "encoder.0.self: choose 0 to 4 heads"),
+        ((("encoder.0.self", 1), ("encoder.0.self", 2)), "list encoder.0.self only once"),
     ],
 )
 def test_settings_that_do_not_fit(kept: tuple[tuple[str, int], ...], message: str) -> None:

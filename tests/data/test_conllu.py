@@ -56,9 +56,9 @@ def test_the_last_sentence_needs_no_empty_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("Sie geht zum Haus.", ":1: 1 columns between tabs, not the 10 of CoNLL-U"),
+        ("Sie geht zum Haus.", ":1: 1 columns between tabs, but CoNLL-U has 10"),
         (row("one", "Sie"), ':1: "one" is not a word number'),
-        (row("1", "Sie", "7", "nsubj"), ':1: the head "7" is not a word of the sentence'),
+        (row("1", "Sie", "7", "nsubj"), ':1: the head "7" is not 0 or a word number of the sentence'),
     ],
 )
 def test_what_is_no_conllu(line: str, message: str, tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ class TestErrors:
                 ("", ""),
                 'no "source" and "target" here, but "en", "de"; name the languages with --from and --to',
             ),
-            ('{"source": "a", "target": 3}', ("", ""), '"target" is not text'),
+            ('{"source": "a", "target": 3}', ("", ""), 'the value of "target" is not a string'),
             (
                 '{"source": "\\ud800", "target": "b"}',
                 ("", ""),
@@ -275,15 +275,20 @@ class TestErrors:
         write(path, TMX.replace("</tuv></tu>", "</tuv>", 1))
         assert problem(path, languages=("en", "de")) == f"{path}:10: broken XML (mismatched tag)"
         write(path, "<tmx><body/></tmx>")
-        assert problem(path, languages=("en", "de")) == f"{path}: no translation unit in this file"
+        assert (
+            problem(path, languages=("en", "de")) == f"{path}: no translation unit in this file; check that it is TMX"
+        )
         write(path, '<?xml version="1.0" encoding="klingon"?><tmx/>')
-        told = f"{path}: XML in an encoding that cannot be read (unknown encoding: klingon)"
+        told = f"{path}: XML in an encoding that cannot be read (unknown encoding: klingon); convert it to UTF-8"
         assert problem(path, languages=("en", "de")) == told
 
     def test_po(self, tmp_path: Path) -> None:
         pytest.importorskip("polib")
         path = write(tmp_path / "a.po", PO)
-        assert problem(path, languages=("en", "de")) == f'{path}: translated into "ru", not into "de"'
+        assert (
+            problem(path, languages=("en", "de"))
+            == f'{path}: translated into "ru", not into "de"; correct --from and --to'
+        )
         write(path, 'msgid "a"\nmsgstr "b"\nnonsense here\n')
         assert problem(path) == f"{path}:3: broken PO syntax"
         write(path, 'msgid "a"\nmsgstr "b"c"\n')
@@ -292,14 +297,14 @@ class TestErrors:
             write(path, f'msgid "a"\nmsgstr "b"\n\nmsgid "c"\n{end}')
             assert problem(path) == f"{path}:{line}: ends within an entry; the file may be cut off"
         write(path, 'msgid "a"\nmsgstr ""\n')
-        assert problem(path) == f"{path}: no finished translation among its 1 entries"
+        assert problem(path) == f"{path}: no finished translation among its 1 entries; fuzzy entries are not used"
 
     def test_parquet(self, tmp_path: Path) -> None:
         pytest.importorskip("pyarrow")
         path = write(tmp_path / "a.parquet", "PAR1 but not for long")
         assert problem(path).startswith(f"{path}: not a Parquet file, or a damaged one (")
         path = write(tmp_path / "a.parquet.gz", "x")
-        assert problem(path) == f"{path}: Parquet is packed inside already; unpack the .gz first"
+        assert problem(path) == f"{path}: Parquet is compressed inside already; decompress the .gz file first"
 
     @pytest.mark.parametrize("packing", [".gz", ".zst"])
     def test_damaged_packing(self, tmp_path: Path, packing: str) -> None:
@@ -330,7 +335,7 @@ class TestErrors:
 
     def test_folder_instead_of_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "a.tsv").mkdir()
-        assert problem(tmp_path / "a.tsv") == f"{tmp_path / 'a.tsv'}: a folder, not a file"
+        assert problem(tmp_path / "a.tsv") == f"{tmp_path / 'a.tsv'}: a folder, not a file; name a file"
 
     def test_no_permission(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = write(tmp_path / "a.tsv", "a\tb\n")
@@ -347,7 +352,7 @@ class TestErrors:
         assert (
             problem(path) == f"{path}: holds one side only; give the other as --target, or one file with both ({kinds})"
         )
-        assert problem("") == "--source: no file given"
+        assert problem("") == "--source: no file given; name one"
 
     def test_two_sides_twice(self, tmp_path: Path) -> None:
         told = "a file of this kind holds both sides; give it as --source, without --target"

@@ -165,7 +165,7 @@ BAD_IMPORTS = {
     "fewer layers": (change("config.json", encoder_layers=1), "have no counterpart in the other format"),
     "more layers": (change("config.json", decoder_layers=3), 'the weights "model.decoder.layers.2.'),
     "a gap in the ids": (change("vocab.json", new=9999), "do not run from 0"),
-    "too many tokens": (change("vocab.json", new=420), "vocabulary of 421 tokens, but 420 embeddings"),
+    "too many tokens": (change("vocab.json", new=420), "421 tokens but 420 embeddings"),
     "no such start": (change("config.json", decoder_start_token_id=420), "decoder_start_token_id 420"),
     "a width of words": (change("generation_config.json", num_beams="4"), 'num_beams = "4" is not a number'),
     "missing setting": (lambda folder: (folder / "config.json").write_text("{}") and None, 'config.json has no "'),

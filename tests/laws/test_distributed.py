@@ -24,7 +24,9 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="fi
 
 UPDATES = 50
 ROUNDING = 1e-5
-MUON_ROUNDING = 5e-5  # it makes small directions of a gradient as large as the others, and with them their rounding
+MUON_ROUNDING = (
+    5e-5  # after 10 steps: Muon scales small directions of a gradient up, and their rounding errors with them
+)
 LIMIT = 60  # seconds in which the survivors must have ended
 PLAIN = [
     "train.optimizer=adam",
@@ -140,7 +142,10 @@ def one(corpus):
     return run
 
 
-@pytest.mark.parametrize("way", ["train.gradient_accumulation=1", "train.gradient_accumulation=2"])
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param("train.gradient_accumulation=1", marks=pytest.mark.slow), "train.gradient_accumulation=2"],
+)
 def test_two_processes_reach_the_weights_of_one(corpus, one, tmp_path, way):
     """Rows of a batch shared out, or whole batches. With the environment that torchrun gives, but without torchrun."""
     with socket.socket() as probe:
@@ -170,7 +175,7 @@ def test_torchrun_starts_them(corpus, one, tmp_path):
     [
         (3, ["train.gradient_accumulation=2"]),
         (2, ["train.gradient_accumulation=3", "train.r_drop=3", "train.ema_decay=0"]),
-        (2, ["train.optimizer=muon", "tokenizer.subword_regularization=0.1"]),
+        (2, ["train.optimizer=muon", "tokenizer.subword_regularization=0.1", "train.max_steps=10"]),
         (2, ["train.fsdp=true"]),
         (2, ["train.fsdp=true", "train.gradient_accumulation=2", "train.clip_norm=0.1", "model.tie_embeddings=none"]),
     ],
@@ -178,7 +183,7 @@ def test_torchrun_starts_them(corpus, one, tmp_path):
 )
 def test_so_do_other_numbers_and_ways(corpus, one, tmp_path, processes, more):
     train_together(corpus, tmp_path / "run", *more, processes=processes)
-    alone = one(*(setting for setting in more if "shard" not in setting))
+    alone = one(*(setting for setting in more if "fsdp" not in setting))
     assert_close(tmp_path / "run", alone, MUON_ROUNDING if "train.optimizer=muon" in more else ROUNDING)
 
 

@@ -44,7 +44,7 @@ def test_replacements_keep_their_shape() -> None:
     model = build(TOYS["bahdanau"])
     with (
         listen_to_states(model, "encoder.embed", lambda name, x: x[:, :-1]),
-        pytest.raises(ModelError, match=r"encoder\.embed: listeners must return states of shape"),
+        pytest.raises(ModelError, match=r"encoder\.embed: a listener returned states of shape"),
     ):
         model(sentences([5]), tokens(1, 4))
 

@@ -83,9 +83,8 @@ def test_every_item_is_answered_once_and_in_order(asked, size, threads):
     assert all(1 <= len(batch) <= size for batch in workshop.batches)
     assert all(len({key for _, key, _ in batch}) == 1 for batch in workshop.batches)
     assert (batcher.waiting, batcher.working, batcher.waiting_weight) == (0, 0, 0)
-    counters = batcher.counters
-    assert counters.items == sum(map(len, items))
-    assert counters.batches == len(workshop.batches)
+    assert batcher.items == sum(map(len, items))
+    assert batcher.batches == len(workshop.batches)
 
 
 @given(requests, st.integers(1, 6), st.integers(1, 2))
@@ -149,7 +148,7 @@ def test_nothing_is_done_for_nothing():
     async def scenario():
         batcher = make_batcher(Workshop(), size=2, most_waiting=10)
         assert await batcher.submit([]) == []
-        assert batcher.counters.batches == 0
+        assert batcher.batches == 0
         await batcher.close()
 
     run(scenario())
@@ -321,7 +320,7 @@ def test_beyond_the_bound_requests_are_refused():
         assert refusal.value.retry_after == pytest.approx(DEFAULT_WAIT / 3)  # one of the three that wait must have gone
         also = asyncio.create_task(batcher.submit("gh"))
         await settle()
-        assert (batcher.waiting, batcher.counters.refused) == (5, 1)
+        assert (batcher.waiting, batcher.refused) == (5, 1)
         assert batcher.full_for() == pytest.approx(DEFAULT_WAIT / 5)
         workshop.gate.set()
         await asyncio.gather(*first, kept, also)
@@ -426,7 +425,7 @@ def test_who_is_late_leaves_the_queue():
         first = await busy(batcher, workshop)
         with pytest.raises(TooLate, match=r"0\.02 s"):
             await batcher.submit("late", deadline=0.02)
-        assert (batcher.waiting, batcher.counters.late) == (0, 1)
+        assert (batcher.waiting, batcher.late) == (0, 1)
         workshop.gate.set()
         await asyncio.gather(*first)
         await batcher.close()

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.cli import main
-from regard.server.api_keys import ApiKeys, KeyFileError, add_key
+from regard.errors import SettingsError
+from regard.server.api_keys import ApiKeys, add_key
 from tests.server.fakes import client_of
 
 
@@ -43,7 +44,7 @@ def test_any_text_can_be_tried(text):
 def test_a_damaged_file_is_told(tmp_path, content):
     path = tmp_path / "keys.jsonl"
     path.write_text(content)
-    with pytest.raises(KeyFileError, match=r"keys\.jsonl"):
+    with pytest.raises(SettingsError, match=r"keys\.jsonl"):
         ApiKeys.read(path)
 
 
@@ -63,15 +64,16 @@ def locked(tmp_path):
         yield client, key
 
 
+SEND = "send a valid key in the header Authorization: Bearer KEY"
 TEXT = {"q": "a", "source": "en", "target": "it"}
 
 
 def test_without_a_key_nobody_is_let_in(locked):
     client, key = locked
     refused = client.post("/translate", json=TEXT)
-    assert (refused.status_code, refused.json()) == (403, {"error": "this server requires an API key"})
+    assert (refused.status_code, refused.json()) == (403, {"error": f"this server requires an API key; {SEND}"})
     wrong = client.post("/translate", json=TEXT | {"api_key": key[:-1]})
-    assert (wrong.status_code, wrong.json()) == (403, {"error": "this API key is not valid"})
+    assert (wrong.status_code, wrong.json()) == (403, {"error": f"this API key is not valid; {SEND}"})
     for path, body in {
         "translate": {"q": "a"}, "inspect": {"text": "a"}, "classify": {"q": "a"}, "tag": {"q": "a"},
         "chat/completions": {"model": "talker", "messages": [{"role": "user", "content": "a"}]},

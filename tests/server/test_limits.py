@@ -21,7 +21,7 @@ def test_bodies_are_bounded_whatever_their_head_says():
         large = client.post("/translate", json=TEXT | {"q": "a" * 2000})
         assert large.status_code == 413
         assert large.headers["connection"] == "close"
-        assert large.json() == {"error": "the body is larger than 1,000 bytes"}
+        assert large.json() == {"error": "the body is larger than 1,000 bytes; send less per request"}
 
         def chunks():
             for _ in range(300):

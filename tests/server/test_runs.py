@@ -96,7 +96,7 @@ def test_long_texts_are_cut_before_they_are_queued(run):
     async def scenario(served):
         [answer] = await served.handler.translate_texts([text], max_source_tokens=40, max_joined_tokens=1)
         pieces = [piece async for piece in served.handler.translate_sentences(text, max_source_tokens=40)]
-        return answer, pieces, served.queues["ctranslate2"].counters.items
+        return answer, pieces, served.queues["ctranslate2"].items
 
     answer, pieces, items = serve(run, scenario)
     assert len(pieces) > 3

@@ -60,7 +60,7 @@ def test_what_is_wrong_is_one_line(capsys, run, tmp_path, monkeypatch):
     assert "nothing to serve" in failure(capsys)
     assert 'did you mean "en-it"?' in failure(capsys, run.parent / "en-ti")
     assert "--port must be" in failure(capsys, run, "--port", "70000")
-    assert "not an address of this machine" in failure(capsys, run, "--host", "no.such.host.invalid")
+    assert "give an address of this machine" in failure(capsys, run, "--host", "no.such.host.invalid")
     assert "contains no key" in failure(capsys, run, "--port", "0", "--keys", _file(tmp_path / "keys.jsonl"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert failure(capsys, run).endswith('which is not installed: pip install "regard[serve]"')

@@ -115,7 +115,7 @@ def test_looking_inside(client, runs):
     assert (request.text, request.target, request.skip_slow) == ("one", None, False)
     assert request.disabled_heads == [("decoder.0.cross", 1)]
     assert how == {"deadline": 30.0}
-    runs["en-it"].trouble = ModelError('the model has no attention named "x"')
+    runs["en-it"].trouble = ModelError('the model has no attention layer named "x"')
     assert client.post("/v1/inspect", json=asked).status_code == 400
 
 

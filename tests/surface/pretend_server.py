@@ -168,7 +168,7 @@ class Pretender:
         if route == "chat/completions":
             return StreamingResponse(self.talk(body), media_type="text/event-stream")
         if route == "inspect" and ["decoder.9.cross", 1] in body["disabled_heads"]:
-            return refusal(400, 'the model has no attention named "decoder.9.cross"')
+            return refusal(400, 'the model has no attention layer named "decoder.9.cross"')
         if route == "inspect":
             return JSONResponse(inspection(body["text"], body["disabled_heads"], body["skip_slow"]))
         if route == "classify":

@@ -179,20 +179,20 @@ class TestClean:
             f"--out {one}: one file with both sides is TSV; name it .tsv, .tsv.gz or .tsv.zst"
         )
         assert told("--out", tmp_path / "x.tsv", "--out-source", one) == (
-            "--out is one file with both sides; give it, or --out-source and --out-target"
+            "give either --out (one file with both sides), or --out-source and --out-target"
         )
         assert told("--out-source", one, "--out-target", one) == (
-            f"--out-source and --out-target are the same file, {one}"
+            f"--out-source and --out-target are the same file, {one}; give two files"
         )
         lost = tmp_path / "nowhere" / "x.tsv"
-        assert told("--out", lost) == f"{lost}: there is no folder {lost.parent}"
+        assert told("--out", lost) == f"{lost}: there is no folder {lost.parent}; create it first"
         (tmp_path / "folder.tsv").mkdir()
         folder = tmp_path / "folder.tsv"
         assert told("--out", folder, "--force") == f"{folder}: a folder; name a file to write"
         os.mkfifo(tmp_path / "pipe.tsv")
         pipe = tmp_path / "pipe.tsv"
         assert told("--out", pipe, "--force") == f"{pipe}: not a plain file; choose another path"
-        assert told("--max-length-ratio", "0.5") == "max_length_ratio must be at least 1, or 0 for no limit"
+        assert told("--max-length-ratio", "0.5") == "max_length_ratio must be at least 1, or 0 for no limit, not 0.5"
 
 
 class TestStats:
@@ -254,14 +254,15 @@ class TestSplit:
         shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
         assert "  train   96   96.0 %   ██████████" in shown
         assert "  valid has fewer than 6 pairs: the remaining groups are too large" in shown
-        assert "  25 groups share no sentence; the largest has 4 pairs" in shown
+        assert "  25 groups of pairs, which share no sentence with each other; the largest has 4 pairs" in shown
 
     def test_complaints(self, capsys: pytest.CaptureFixture[str], singles: Path, tmp_path: Path) -> None:
         def told(*arguments: str | Path) -> str:
             return complaint(capsys, "split", "--source", singles, *arguments)
 
         out = tmp_path / "parts"
-        leave = "valid 60 and test 40 leave nothing of 100 pairs for train"
+        fewer = "hold out fewer (--valid and --test, or data.valid_size and data.test_size)"
+        leave = f"valid 60 and test 40 leave nothing of 100 pairs for train; {fewer}"
         assert told("--valid", "60", "--test", "0.4", "--out", out) == leave
         assert not out.exists()
         number = '"ten" is neither a number of pairs nor a share such as 0.05 (see "regard data split --help")'
@@ -270,7 +271,10 @@ class TestSplit:
         (out / "train.source").touch()
         exists = f"{out / 'train.source'}: exists already; add --force to write over it"
         assert told("--valid", "10", "--out", out) == exists
-        assert told("--valid", "10", "--out", singles) == f"--out {singles}: cannot make this folder (File exists)"
+        assert (
+            told("--valid", "10", "--out", singles)
+            == f"--out {singles}: cannot make this folder (File exists); choose another"
+        )
 
 
 def test_help_has_an_example_of_each_action(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard import tasks
+from regard import registry, tasks
 
 ROOT = Path(regard.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
@@ -110,7 +110,7 @@ def test_torch_is_not_imported_before_it_is_needed(module):
 
 
 def test_what_load_gives_is_public():
-    for name in tasks.names():
+    for name in registry.TASKS:
         task = tasks.find(name)
         made = inspect.get_annotations(tasks.part(name, task.module).load, eval_str=True)["return"]
         assert made.__name__ == task.predictor
@@ -122,7 +122,7 @@ def test_type_checkers_see_every_public_function():
     """The predictors come from the registry, so that a new task changes nothing here."""
     [block] = [node for node in ast.parse((ROOT / "__init__.py").read_text()).body if isinstance(node, ast.If)]
     imported = {alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert imported == set(regard.__all__) - {"__version__"} - {tasks.find(name).predictor for name in tasks.names()}
+    assert imported == set(regard.__all__) - {"__version__"} - {tasks.find(name).predictor for name in registry.TASKS}
 
 
 def test_public_names_exist_and_are_typed():

@@ -469,7 +469,7 @@ def test_the_address_tells_what_is_seen_and_is_not_sent(serve: Callable[..., Sit
 
 def test_a_head_that_is_not_there_can_be_given_up(serve: Callable[..., Site], visit: Open) -> None:
     page = visit(serve(), "#inside?text=I+take+a+shower.&off=decoder.9.cross:1", allow="400")
-    page.get_by_text('has no attention named "decoder.9.cross"').wait_for()
+    page.get_by_text('has no attention layer named "decoder.9.cross"').wait_for()
     page.get_by_role("button", name="Switch all on").click()
     page.locator(".opening").wait_for()
     assert page.locator(".notice, .slip").filter(visible=True).count() == 0

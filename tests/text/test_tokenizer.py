@@ -223,7 +223,7 @@ def test_too_large_a_vocabulary_says_how_large_it_can_be(kind: str) -> None:
 @pytest.mark.parametrize("kind", SUBWORDS)
 def test_too_small_a_vocabulary_says_how_small_it_can_be(kind: str) -> None:
     with pytest.raises(
-        TokenizerError, match=r"tokenizer.vocab_size 100 has no room .* set it to (\d+) or more"
+        TokenizerError, match=r"tokenizer.vocab_size 100 is too small .* set it to (\d+) or more"
     ) as raised:
         train_tokenizer(LINES, config.TokenizerSettings(kind=kind, vocab_size=100), seed=1)
     smallest = int(str(raised.value).split()[-3])
@@ -279,10 +279,10 @@ def test_sample_is_uniform() -> None:
     ("content", "message"),
     [
         (None, "source.json: cannot read the tokenizer"),
-        ("{", "not the header of a tokenizer"),
-        ("[]", "not the header of a tokenizer"),
-        ('{"kind": "word", "size": 5}', "not the header of a tokenizer"),
-        ('{"kind": "word", "size": 6, "lowercase": false, "tokens": ["\\ud800"]}', "not the header of a tokenizer"),
+        ("{", "not a valid tokenizer file"),
+        ("[]", "not a valid tokenizer file"),
+        ('{"kind": "word", "size": 5}', "not a valid tokenizer file"),
+        ('{"kind": "word", "size": 6, "lowercase": false, "tokens": ["\\ud800"]}', "not a valid tokenizer file"),
         ('{"kind": "word", "size": 6, "lowercase": false, "tokens": ["a"]}', "the size is 6, but there are 5 tokens"),
         ('{"kind": "bytes", "size": 6, "lowercase": false}', 'unknown kind of tokenizer "bytes"'),
         ('{"kind": "bpe", "size": 6, "lowercase": false}', "source.model: cannot read the tokenizer"),

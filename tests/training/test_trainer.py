@@ -120,7 +120,7 @@ def test_minutes_end_it(tmp_path):
 
 def test_a_loss_that_is_no_number_goes_back_with_half_the_rate(tmp_path):
     model, progress, _, notes = fit(tmp_path, Fit(bad=[15]))
-    assert notes == ["the loss exploded at step 16: back to 10, learning rate x 0.5"]
+    assert notes == ["the loss diverged at step 16: back to 10, learning rate x 0.5"]
     assert (progress.step, progress.rollbacks, progress.rate_factor) == (60, 1, 0.5)
     assert progress.flops == 650.0  # 15 updates, of which 5 were given up, and 50 more: spent is spent
     assert model.weight.item() == pytest.approx(3.0, abs=0.2)
@@ -199,8 +199,8 @@ def test_after_a_second_explosion_from_a_state_the_one_before_is_taken(tmp_path)
     trainer = Trainer(model, Large(), settings, tmp_path / "checkpoints", [notes])
     progress = trainer.fit(lambda weights: None, StopRequest())
     assert notes.notes == [
-        "the loss exploded at step 21: back to 20, learning rate x 0.5",
-        "the loss exploded at step 21: back to 10, learning rate x 0.25",
+        "the loss diverged at step 21: back to 20, learning rate x 0.5",
+        "the loss diverged at step 21: back to 10, learning rate x 0.25",
     ]
     assert (progress.step, progress.rollbacks) == (60, 2)
     assert 2 < model.weight.item() < 3
@@ -209,7 +209,7 @@ def test_after_a_second_explosion_from_a_state_the_one_before_is_taken(tmp_path)
 def test_after_a_rollback_the_best_score_is_still_that_of_the_kept_weights(tmp_path):
     scores = [-9.0, -1.0, -5.0, -5.0, -4.0]  # at 10, 20, then again from 10 on
     _, progress, kept, notes = fit(tmp_path, Fit(bad=[24], scores=scores), checkpoint_every=15, max_steps=40)
-    assert notes == ["the loss exploded at step 25: back to 15, learning rate x 0.5"]
+    assert notes == ["the loss diverged at step 25: back to 15, learning rate x 0.5"]
     assert (progress.best_score, progress.best_step, len(kept)) == (-1.0, 20, 2)
 
 

@@ -1,4 +1,4 @@
-"""Word alignment: links from maps, alignment error rate, and the choice of the heads that align best.
+"""Word alignment: links from attention weights, alignment error rate, and the choice of the heads that align best.
 
 A map [T, S] relates each target word to each source word: the weights of a head, an average of heads, an attribution.
 A link is a pair of indices (source word, target word), starting at 0.
@@ -35,19 +35,19 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 
 
 def align(weights_TS: Tensor, rule: Rule = "cover", *, backward_ST: Tensor | None = None) -> Links:
-    """Links from the weights of target words on source words.
+    """Align words: return links (source word, target word) chosen by `rule` from the weights of target on source words.
 
-    Set 1 links each target word to its strongest source word, set 2 each source word to its strongest target word. A
-    word whose weights are all zero gets no link. The rule "target" takes set 1, "source" set 2, "both" the intersection
-    of the two sets, "either" their union. "grow" is grow-diag-final-and (Koehn et al. 2003). "cover" takes set 2, and
-    for target words that set 2 does not link, the links of set 1. `backward_ST` is the map of a model that translates
-    in the other direction; if given, set 2 is made from `backward_ST`.
+    Set 1 links each target word to the source word with the largest weight, set 2 each source word to the target word
+    with the largest weight. A word whose weights are all zero gets no link. The rule "target" takes set 1, "source" set
+    2, "both" the intersection of the two sets, "either" their union. "grow" is grow-diag-final-and (Koehn et al. 2003).
+    "cover" takes set 2, and for target words that set 2 does not link, the links of set 1. `backward_ST` has the
+    weights of a model that translates in the other direction; if given, set 2 is made from `backward_ST`.
     """
     return _combine(_strongest(weights_TS), _strongest(weights_TS.t() if backward_ST is None else backward_ST), rule)
 
 
 def _strongest(weights_XY: Tensor) -> _LinkSet:
-    """For each row with a positive weight, the pair (row, column of the largest weight in this row)."""
+    """Return, for each row that has a positive weight, the pair (row, column of the largest weight in this row)."""
     if not weights_XY.numel():
         return set()
     top = weights_XY.max(-1)
@@ -55,34 +55,34 @@ def _strongest(weights_XY: Tensor) -> _LinkSet:
     return {(x, y) for x, (weight, y) in enumerate(pairs) if weight > 0}
 
 
-def _combine(source_of_target: _LinkSet, of_source: _LinkSet, rule: Rule) -> Links:
-    """Combine the strongest links of both directions by a rule of `align`.
+def _combine(by_target: _LinkSet, by_source: _LinkSet, rule: Rule) -> Links:
+    """Combine two sets of word pairs to the links of `rule` (the rules are described in `align`).
 
-    `source_of_target` has pairs (target word, its strongest source word). `of_source` has pairs (source word, its
-    strongest target word).
+    `by_target` has pairs (target word, its strongest source word), `by_source` has pairs (source word, its strongest
+    target word).
     """
-    of_target = {(s, t) for t, s in source_of_target}
+    of_target = {(s, t) for t, s in by_target}
     if rule == "target":
         found = of_target
     elif rule == "source":
-        found = of_source
+        found = by_source
     elif rule == "both":
-        found = of_target & of_source
+        found = of_target & by_source
     elif rule == "either":
-        found = of_target | of_source
+        found = of_target | by_source
     elif rule == "grow":
-        found = _grow(of_target, of_source)
+        found = _grow(of_target, by_source)
     else:
-        reached = {t for _, t in of_source}
-        found = of_source | {(s, t) for s, t in of_target if t not in reached}
+        reached = {t for _, t in by_source}
+        found = by_source | {(s, t) for s, t in of_target if t not in reached}
     return tuple(sorted(found))
 
 
 def _grow(one: _LinkSet, other: _LinkSet) -> _LinkSet:
     """Grow-diag-final-and: the intersection of two sets of links, extended by some links of their union.
 
-    First, a link next to a chosen link is added if its source word or its target word has no link yet. Then a link is
-    added if both its source word and its target word have no link.
+    First, links of the union that are adjacent to a chosen link, also diagonally, are added if their source word or
+    their target word has no link yet. Then, links of the union are added if neither of their two words has a link.
     """
     either, found = one | other, one & other
     sources, targets = {s for s, _ in found}, {t for _, t in found}
@@ -110,10 +110,11 @@ def _grow(one: _LinkSet, other: _LinkSet) -> _LinkSet:
 
 
 def word_map(weights_HTS: Tensor, source: TraceSide, target: TraceSide, *, shift: bool = False) -> Tensor:
-    """A map [H, T, S] of words, without the end tokens, from a map of tokens with the end tokens.
+    """Convert attention weights of H heads between tokens to weights [H, T, S] between words, without the end tokens.
 
-    Target token t gets the weights of the step that predicts token t. With `shift`, token t gets the weights of the
-    next step, in which the decoder reads token t. In deep models the weights of the next step often align better
+    `source` and `target` tell which tokens form a word: rows of a target word are averaged, columns of a source word
+    summed. Target token t gets the weights of the step that predicts token t. With `shift`, token t gets the weights of
+    the next step, in which the decoder reads token t. In deep models the weights of the next step often align better
     (Zenkel et al. 2019, Chen et al. 2020).
 
     A weight between a punctuation mark and a word becomes zero if the sentence of the word also has punctuation marks.
@@ -134,7 +135,7 @@ WordMaps = Mapping[str, "Tensor"]
 
 
 class Head(NamedTuple):
-    """One head of one attention."""
+    """One attention head: the name of its attention layer, e.g. "decoder.2.cross", and its index in this layer."""
 
     attention: str
     number: int
@@ -146,36 +147,48 @@ def _all_heads(maps: WordMaps) -> tuple[Head, ...]:
 
 @dataclass(frozen=True)
 class AlignmentHeads:
-    """How words are aligned: the heads whose weights are averaged, `shift` of `word_map`, and the rule of `align`."""
+    """Settings of word alignment: the heads to average (default: all), `shift` of `word_map`, and `rule` of `align`."""
 
     heads: tuple[Head, ...] = ()  # if empty, all cross-attention heads
     shift: bool = False
     rule: Rule = "cover"
 
     def map(self, maps: WordMaps) -> Tensor:
-        """The average [T, S] of the maps of the chosen heads."""
+        """The average [T, S] of the weights of these heads; `maps` has the weights [H, T, S] by attention layer."""
         heads = self.heads or _all_heads(maps)
         for name, number in heads:
             if name not in maps or not 0 <= number < len(maps[name]):
-                raise ModelError(f"the model has no head {number} in {name}; run regard heads --choose-alignment")
+                raise ModelError(
+                    f"the model has no head {number} in {name}, which the alignment settings of this run use; "
+                    "run regard heads --choose-alignment again"
+                )
         return reduce(operator.add, (maps[name][number] for name, number in heads)) / len(heads)
 
     def as_dict(self) -> dict[str, Any]:
-        """The values for the card of a run, as JSON."""
+        """The settings as values for JSON; they are stored in card.json in the folder of a run."""
         return vars(self) | {"heads": [list(head) for head in self.heads]}
 
 
 def read_choice(stored: Any, where: str) -> AlignmentHeads:
-    """Read the result of `AlignmentHeads.as_dict`; None gives the default. `where` is the file, for error messages."""
+    """Build `AlignmentHeads` from `stored`, the entry "alignment" of card.json; None gives the default, all heads.
+
+    `where` is the path of card.json, for error messages.
+    """
     if stored is None:
         return AlignmentHeads()
     try:
         heads = tuple(Head(str(name), int(number)) for name, number in stored["heads"])
         shift, rule = stored.get("shift", False), stored.get("rule", "cover")
     except (TypeError, ValueError, KeyError, AttributeError):
-        raise RunError(f'{where}: "alignment" does not list heads; run regard heads --choose-alignment') from None
+        raise RunError(
+            f'{where}: "alignment" does not list heads as [name, number]; '
+            "run regard heads --choose-alignment to write it again"
+        ) from None
     if rule not in RULES or not isinstance(shift, bool):
-        raise RunError(f'{where}: "alignment" has an unknown rule or shift; the rules are {", ".join(RULES)}')
+        raise RunError(
+            f'{where}: in "alignment", rule must be one of {", ".join(RULES)}, and shift must be true or false; '
+            "run regard heads --choose-alignment to write it again"
+        )
     return AlignmentHeads(heads, shift, rule)
 
 
@@ -183,18 +196,16 @@ def read_choice(stored: Any, where: str) -> AlignmentHeads:
 # Gold alignments, and scores against them
 
 
-def pharaoh(links: Iterable[tuple[int, int]]) -> str:
-    """Links in Pharaoh format, e.g. "0-0 1-2", source word first."""
-    return " ".join(f"{s}-{t}" for s, t in links)
-
-
 def read_gold(text: str) -> tuple[Links, Links]:
-    """Sure and possible links of one line: "1-2" is sure, and therefore possible; "1p2" and "1?2" are only possible."""
+    """Parse one line of a gold alignment, and return its sure links and its possible links.
+
+    "1-2" is a sure link, and therefore also possible; "1p2" and "1?2" are only possible.
+    """
     sure, maybe = set(), set()
     for part in text.split():
         found = re.fullmatch(r"(\d+)([-p?])(\d+)", part, re.ASCII)
         if not found:
-            raise ModelError(f'"{part}" is not a link; links are written as 0-0 1-2, source word first')
+            raise ModelError(f'"{part}" is not a link; write links as 0-0 1-2: source word, then target word')
         link = int(found[1]), int(found[3])
         maybe.add(link)
         if found[2] == "-":
@@ -203,7 +214,7 @@ def read_gold(text: str) -> tuple[Links, Links]:
 
 
 class AlignmentScores(NamedTuple):
-    """Alignment error rate, precision and recall (Och and Ney 2003)."""
+    """Alignment error rate, precision and recall of word alignments (Och and Ney 2003)."""
 
     aer: float
     precision: float
@@ -213,9 +224,10 @@ class AlignmentScores(NamedTuple):
 def corpus_scores(
     found: Iterable[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> AlignmentScores:
-    """Scores over all links of many sentence pairs.
+    """Score the links `found` against gold links, counted over all sentence pairs (one item of each sequence per pair).
 
-    For precision, a found link is correct if it is sure or possible. Recall is the share of sure links that are found.
+    Precision counts sure and possible links as correct, recall counts sure links only. Without `possible`, the sure
+    links are the only possible links.
     """
     links = right = fair = wanted = 0
     for some, gold, more in zip(found, sure, sure if possible is None else possible, strict=True):
@@ -234,7 +246,7 @@ def corpus_scores(
 
 
 class RankedHead(NamedTuple):
-    """A choice of heads, its name and its scores."""
+    """An entry of `best_heads`: settings of word alignment, a name to show, e.g. "all heads", and the scores."""
 
     name: str
     choice: AlignmentHeads
@@ -242,10 +254,11 @@ class RankedHead(NamedTuple):
 
 
 def best_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -> list[RankedHead]:
-    """Score each head, the average of each attention, and the average of all heads, with every rule of `align`.
+    """Score each head, the average of each attention layer and the average of all heads, with every rule of `align`.
 
-    The result is sorted by error rate. `maps[False]` has the maps of each sentence pair without `shift` of `word_map`,
-    `maps[True]` the maps with `shift`. To score a choice of heads on other data, use `score_choice`.
+    The result is sorted by error rate, lowest first. `maps[False]` has the weights between words of each sentence pair
+    (`word_map` of each attention layer), `maps[True]` the same with `shift`; `gold` has the sure links of each pair.
+    To score a choice of heads on other data, use `score_choice`.
     """
     ranked = []
     for shift, pairs in maps.items():
@@ -264,15 +277,19 @@ def best_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -
 
 
 def score_choice(choice: AlignmentHeads, maps: Sequence[WordMaps], gold: Sequence[Links]) -> AlignmentScores:
-    """Scores of a choice of heads. The caller must make `maps` by `word_map` with shift=choice.shift."""
+    """Align sentence pairs with the settings `choice`, and score the links against `gold`, the sure links of each pair.
+
+    `maps` has the weights between words of each pair; the caller must make them by `word_map` with shift=choice.shift.
+    """
     return corpus_scores((align(choice.map(pair), choice.rule) for pair in maps), gold)
 
 
 def choose_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -> RankedHead:
-    """A set of heads whose average aligns well; `maps` and `gold` are the same as for `best_heads`.
+    """Find a set of heads whose average aligns well; `maps` and `gold` are the same as for `best_heads`.
 
     Greedy search with the shift and the rule of the best entry of `best_heads`: the head that lowers the error rate
-    most is added, until no head lowers it. If that best entry has a lower error rate than the set, it is returned.
+    most is added to the set, until no head lowers the error rate. If the best entry of `best_heads` has a lower error
+    rate than the set, that entry is returned.
     """
     best = best_heads(maps, gold)[0]
     pairs = maps[best.choice.shift]

@@ -40,7 +40,10 @@ METHODS = {
 
 @dataclass(frozen=True)
 class Attribution:
-    """Contribution of each source token and each token of the target prefix to each output token."""
+    """Contribution of each source token and each token of the target prefix to each output token (one row each).
+
+    `source_TS` has the contributions of the source, `target_TT` those of the target prefix.
+    """
 
     source_TS: Tensor
     target_TT: Tensor
@@ -51,16 +54,17 @@ class Attribution:
     """For integrated gradients: log p(input) - log p(baseline), minus the sum of all values of the row."""
 
     def normalised(self) -> Attribution:
-        """Scale each row so that its absolute values over source and prefix together sum to one; zeros stay zero."""
+        """Scale each row so that its absolute values over source and prefix together sum to one; rows of zeros stay."""
         total_T1 = self.source_TS.abs().sum(-1, keepdim=True) + self.target_TT.abs().sum(-1, keepdim=True)
         total_T1 = torch.where(total_T1 > 0, total_T1, 1.0)
         return replace(self, source_TS=self.source_TS / total_T1, target_TT=self.target_TT / total_T1, gap_T=None)
 
     def by_words(self, source: TraceSide, target: TraceSide) -> Attribution:
-        """Attribution of words: columns of a word's tokens are summed; rows are summed if `signed`, else averaged.
+        """Attribution between words; `source` and `target` tell which tokens form a word.
 
-        Signed values are summed because the log-probability of a word is the sum over its tokens. A word of several
-        tokens also contributes to itself, because its later tokens read its earlier tokens.
+        The columns of a word's tokens are summed. Its rows are summed if `signed`, because the log-probability of a
+        word is the sum over its tokens; otherwise they are averaged. A word of several tokens also contributes to
+        itself, because its later tokens read its earlier tokens.
         """
         mean = not self.signed
         source_TS = source.merge(target.merge(self.source_TS, -2, mean=mean), -1, mean=False)
@@ -77,7 +81,7 @@ class SourceTokens(NamedTuple):
 
 
 class TokenPair(NamedTuple):
-    """One source sentence, and its target as decoder input and as expected decoder output."""
+    """One source sentence, and its target as decoder input (start token first) and output (end token last)."""
 
     source: Source
     input_1T: Tensor
@@ -87,10 +91,10 @@ class TokenPair(NamedTuple):
 def attribute(
     model: Seq2Seq, source: Source, target_input_1T: Tensor, target_output_1T: Tensor, method: str, **options: Any
 ) -> Attribution:
-    """Attribute the output of a sentence pair to its input.
+    """Compute the contribution of each input token of a sentence pair to each output token, by one of METHODS.
 
-    `method` is one of METHODS. attribution_methods.py has a function for each method; `options` are keyword parameters
-    of this function, and its docstring states the cost.
+    The target is given twice: as decoder input, start token first, and as decoder output, end token last. `options` are
+    keyword arguments of the function `method` in attribution_methods.py.
     """
     if method not in METHODS:
         guess = nearest(method, METHODS) or f"; there are {', '.join(METHODS)}"
@@ -98,14 +102,16 @@ def attribute(
     if model.training:
         raise ModelError("attribution needs a model without dropout: call model.eval() first")
     if source.ids_BS.shape[0] != 1 or not bool(source.mask_BS.all()) or target_input_1T.shape != target_output_1T.shape:
-        raise ModelError("attribution needs one sentence without padding, and target input and output of equal length")
+        raise ModelError(
+            "attribution needs one sentence without padding, and target_input_1T and target_output_1T of equal length"
+        )
     from regard.analysis import attribution_methods  # which imports this module
 
     function = getattr(attribution_methods, method)
     known = list(inspect.signature(function).parameters)[2:]  # after the model and the pair
     for option in options:
         if option not in known:
-            raise ModelError(f'{method} has no option "{option}"; it has {", ".join(known) or "none"}')
+            raise ModelError(f'{method} has no option "{option}"; its options: {", ".join(known) or "none"}')
     found: Attribution = function(model, TokenPair(source, target_input_1T, target_output_1T), **options)
     return replace(found, source_TS=found.source_TS.cpu(), target_TT=found.target_TT.tril().cpu())
 
@@ -115,7 +121,7 @@ def attribute(
 
 
 class EmbeddedInput(NamedTuple):
-    """Input embeddings of source and target prefix, for N variants of one pair (e.g. each without one token)."""
+    """Input embeddings of source and decoder input, for N variants of one pair (e.g. each without one token)."""
 
     source_NSD: Tensor
     target_NTD: Tensor
@@ -123,16 +129,19 @@ class EmbeddedInput(NamedTuple):
 
 @torch.no_grad()
 def embed(model: Seq2Seq, pair: TokenPair) -> EmbeddedInput:
-    """The input embeddings of one pair. Cost: one forward pass."""
+    """Return the embeddings of source and decoder input that the first layers read (N = 1). Cost: one forward pass."""
     with trace_states(model, EMBEDDINGS) as states:
         model(pair.source, pair.input_1T)
     if len(states) < 2:
-        raise ModelError(f"{type(model).__name__} does not read a source and a target; attribution needs both")
+        raise ModelError(f"{type(model).__name__} does not read a source and a target; use an encoder-decoder")
     return EmbeddedInput(*(states[name] for name in EMBEDDINGS))
 
 
 def embed_absent(model: Seq2Seq, pair: TokenPair, baseline: Baseline) -> EmbeddedInput:
-    """The input embeddings of a pair from which all tokens are removed (see `Baseline`). Cost: one forward pass."""
+    """Return the embeddings of a pair in which every token is replaced by the baseline. Cost: one forward pass.
+
+    `baseline`: the ids of a source and a target token, or None for embeddings of zeros. Positional encodings stay.
+    """
     if baseline is not None:
         ids_1S, input_1T = torch.full_like(pair.source.ids_BS, baseline[0]), torch.full_like(pair.input_1T, baseline[1])
         return embed(model, TokenPair(SourceTokens(ids_1S, pair.source.mask_BS), input_1T, pair.output_1T))
@@ -144,23 +153,26 @@ def embed_absent(model: Seq2Seq, pair: TokenPair, baseline: Baseline) -> Embedde
 
 
 def log_probs(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
-    """Log-probability [N, T] of each output token, given each variant of the input. Cost: a forward pass of N rows."""
+    """Log-probability [N, T] of each output token, for each of N variants of the input embeddings, `read`.
+
+    Cost: one forward pass over a batch of N.
+    """
     return output_log_probs(model.output(run(model, pair, read)), pair.output_1T)
 
 
 def run(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
-    """Last hidden states [N, T, D] of the decoder, given each variant of the input."""
+    """Run the model on N variants of the input embeddings, `read`; return the last decoder states [N, T, D]."""
     states = dict(zip(EMBEDDINGS, read, strict=True))
     with listen_to_states(model, states, lambda name, x: states[name]):
         return model.hidden(pair.source, pair.input_1T)
 
 
 def output_log_probs(logits_NTV: Tensor, output_1T: Tensor) -> Tensor:
-    """Log-probabilities [N, T] of the output tokens, from the logits of N variants of the input."""
+    """Log-probability [N, T] of each of the output tokens `output_1T`, from the logits of N variants of the input."""
     output_NT1 = output_1T.expand(logits_NTV.shape[0], -1).unsqueeze(-1)
     return logits_NTV.log_softmax(-1).gather(-1, output_NT1).squeeze(-1)
 
 
 def in_chunks(rows_N: Tensor, pair: TokenPair) -> tuple[Tensor, ...]:
-    """Split the rows of a tensor, one per variant of the pair, into batches of at most TOKENS_AT_ONCE tokens."""
+    """Split `rows_N`, one row per variant of the pair, into batches of variants with up to TOKENS_AT_ONCE tokens."""
     return rows_N.split(max(1, TOKENS_AT_ONCE // (pair.source.ids_BS.shape[1] + pair.input_1T.shape[1])))

@@ -55,7 +55,7 @@ from regard.models.transformer import FullyPrunedAttention, Residual, Transforme
 
 @torch.no_grad()
 def attention(model: Seq2Seq, pair: TokenPair, *, layer: int | None = None) -> Attribution:
-    """Attention weights of the decoder on source and prefix, averaged over heads and layers.
+    """Attribution by attention weights of the decoder on source and prefix, averaged over heads and layers.
 
     With `layer`, only the weights of this decoder layer are used. A recurrent decoder attends to the source only; its
     prefix gets zeros. The weights on the source sum to one, and so do the weights on the prefix. So they do not show
@@ -74,7 +74,10 @@ def attention(model: Seq2Seq, pair: TokenPair, *, layer: int | None = None) -> A
 
 @torch.no_grad()
 def rollout(model: Seq2Seq, pair: TokenPair) -> Attribution:
-    """Attention weights and residual connections, half each, multiplied through all layers. Cost: one forward pass."""
+    """Attribution by attention rollout: multiply, over all layers, the mean of attention weights and identity matrix.
+
+    The identity matrix stands for the residual connection. Cost: one forward pass.
+    """
     transformer = _require_transformer(model, "rollout")
     means = _head_means(model, pair)
     length, source_length, device = pair.input_1T.shape[1], pair.source.ids_BS.shape[1], pair.input_1T.device
@@ -82,7 +85,7 @@ def rollout(model: Seq2Seq, pair: TokenPair) -> Attribution:
     none_TS = torch.zeros(length, source_length, device=device)
 
     def mix(name: str, residual: Tensor) -> Tensor:
-        """The mean of the attention weights and `residual`; only `residual` if all heads are pruned."""
+        """The mean of the attention weights of layer `name` and `residual`; only `residual` if all heads are pruned."""
         return (means[name] + residual) / 2 if name in means else residual
 
     encoder = [mix(f"encoder.{layer}.self", own_SS) for layer in range(len(transformer.encoder.blocks))]
@@ -94,8 +97,9 @@ def rollout(model: Seq2Seq, pair: TokenPair) -> Attribution:
 
 
 def roll_out(encoder: Sequence[Tensor], decoder: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Multiply the shares of all layers, lowest first. Returns shares of source [T, S] and prefix [T, T] at the top.
+    """Multiply matrices of contributions through all layers, the lowest layer first in both arguments.
 
+    Returns the contributions of source tokens [T, S] and prefix tokens [T, T] to the states of the top decoder layer.
     An encoder layer is a matrix [S, S] whose rows sum to one. A decoder layer is a pair of matrices: self [T, T], whose
     rows sum to one, and cross [T, S]. A row of cross sums to the share that the cross-attention of this layer has in
     the residual stream after it; the rest is the share of the stream before it.
@@ -119,14 +123,18 @@ def _require_transformer(model: Seq2Seq, method: str) -> Transformer:
 
 
 def _head_means(model: Seq2Seq, pair: TokenPair) -> dict[str, Tensor]:
-    """The attention weights [queries, keys] of each attention, averaged over its heads. Cost: one forward pass."""
+    """Attention weights [queries, keys] by attention layer, averaged over its heads. Cost: one forward pass."""
     with trace(model) as tape:
         model(pair.source, pair.input_1T)
     return {name: seen.weights_BHTS[0].mean(0) for name, seen in tape.items()}
 
 
 def gradient(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> Attribution:
-    """The gradient of the log-probability at the input x, times (x - baseline). Cost: 3 forward, T backward passes."""
+    """Attribution by gradient times input: the gradient of an output token's log-probability, times (x - baseline).
+
+    x is the input embedding. `baseline`: ids of a source and a target token that stand for a removed token, or None for
+    zeros. Cost: 3 forward passes, T backward passes.
+    """
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
     one = read.source_NSD.new_ones(1)
     return _integrate(model, pair, read, absent, one, one)
@@ -135,16 +143,20 @@ def gradient(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> A
 def integrated(
     model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None, steps: int = 64, rule: str = "gauss"
 ) -> Attribution:
-    """The mean gradient on the straight path from the baseline to the input, times (x - baseline).
+    """Attribution by integrated gradients: mean gradient from the baseline to the embedding x, times (x - baseline).
 
-    The values sum to log p(input) - log p(baseline) up to `gap_T`, which more steps make smaller. `rule` is "gauss"
+    The gradients are taken at `steps` points on the straight line. The values of a row sum to log p(input) - log
+    p(baseline) of its output token, up to an error `gap_T`, which more steps make smaller. `rule` is "gauss"
     (Gauss-Legendre points and weights) or "midpoint" (midpoints of equal steps). If nothing is added to the embedding
     (rotary or no positional encoding), a layer norm maps an input and a small multiple of it to the same vector. A
     baseline of zeros then gives a large gap; use a token as the baseline.
+
     Cost: `steps` + 4 forward passes and T x `steps` backward passes, in batches.
     """
     if steps < 1 or rule not in ("gauss", "midpoint"):
-        raise ModelError("integrated: steps must be at least 1 and rule one of gauss, midpoint")
+        raise ModelError(
+            f'integrated: steps must be at least 1, and rule must be "gauss" or "midpoint", not {steps} and "{rule}"'
+        )
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
     if rule == "gauss":
         places, shares = np.polynomial.legendre.leggauss(steps)
@@ -160,10 +172,10 @@ def integrated(
 def _integrate(
     model: Seq2Seq, pair: TokenPair, read: EmbeddedInput, absent: EmbeddedInput, at_N: Tensor, share_N: Tensor
 ) -> Attribution:
-    """Sum the gradients at the points `at_N`, weighted by `share_N`, and multiply the sum by (read - absent).
+    """Sum the gradients at N points, weighted by `share_N`, and multiply the sum by (read - absent).
 
-    Point 0 is `absent`, point 1 is `read`, other points are between them. All points share a forward pass; each output
-    token needs one backward pass through all points.
+    `at_N` are the points as numbers from 0 to 1: 0 is the embeddings `absent`, 1 is `read`, and other points are
+    between them. The points of a batch share a forward pass; each output token needs a backward pass per batch.
     """
     deltas = [end - start for start, end in zip(absent, read, strict=True)]
     rows_T = [[torch.zeros_like(delta[0, :, 0]) for delta in deltas] for _ in range(pair.output_1T.shape[1])]
@@ -184,8 +196,9 @@ def _integrate(
 
 @torch.no_grad()
 def occlusion(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> Attribution:
-    """The decrease of the log-probability when an input token is removed; negative if the log-probability increases.
+    """Attribution by the decrease of an output token's log-probability when an input token is removed.
 
+    `baseline`: ids of a source and a target token that replace a removed token, or None for an embedding of zeros.
     Cost: S + T + 3 forward passes, in batches.
     """
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
@@ -202,9 +215,10 @@ def occlusion(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> 
 
 @torch.no_grad()
 def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
-    """Shares of source and prefix tokens in the states of the top layer; a row sums to one over both.
+    """Attribution by ALTI+: the shares of source and prefix tokens in the states of the top decoder layer.
 
-    Cost: one forward pass, and memory for T x S vectors of the model's width per attention.
+    A row sums to one over source and prefix. Cost: one forward pass, and memory for T x S vectors of the model's width
+    per attention layer.
     """
     transformer = _require_transformer(model, "alti")
     with trace(model) as tape, trace_states(model) as states:
@@ -226,7 +240,7 @@ def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
 
 
 class AttentionParts(NamedTuple):
-    """The residual stream before an attention, and what the attention adds to this stream, in total and by key."""
+    """The residual stream before an attention layer, what the layer adds to it, and what each key adds to it."""
 
     x_TD: Tensor
     contribution_TSD: Tensor  # the vector that key s contributes to query t
@@ -236,10 +250,10 @@ class AttentionParts(NamedTuple):
 def attention_parts(
     tape: AttentionTrace, attend: SelfAttention | CrossAttention | FullyPrunedAttention, x_TD: Tensor, keys: int
 ) -> AttentionParts:
-    """The parts of one attention of a recorded forward pass, summed over heads.
+    """Split the output of the attention layer `attend` into the vectors that its keys contribute, summed over heads.
 
-    `x_TD` is the residual stream before the attention, `keys` the number of keys. If all heads are pruned, every key
-    contributes zero.
+    `tape` has the recorded weights and values, `x_TD` is the residual stream before the layer, `keys` the number of
+    keys.
     """
     if isinstance(attend, FullyPrunedAttention):
         return AttentionParts(x_TD, x_TD.new_zeros(len(x_TD), keys, x_TD.shape[1]), attend(x_TD))
@@ -251,9 +265,10 @@ def attention_parts(
 
 
 def self_shares(parts: AttentionParts, around: Residual) -> tuple[Tensor, Tensor]:
-    """Shares [T, T] of the positions in the stream after a self-attention, and this stream.
+    """Shares [T, T] of the input positions in the residual stream after self-attention, and this stream [T, D].
 
-    If all shares in a row are zero, the position of the row gets a share of 1 in itself.
+    `around` is the residual connection around the attention. If all shares in a row are zero, the position of the row
+    gets a share of 1 in itself.
     """
     own_TT = torch.eye(len(parts.x_TD)).to(parts.x_TD)
     shares_TT, stream_TD = _mix(parts, around, parts.contribution_TSD + own_TT.unsqueeze(-1) * parts.x_TD.unsqueeze(1))
@@ -261,18 +276,20 @@ def self_shares(parts: AttentionParts, around: Residual) -> tuple[Tensor, Tensor
 
 
 def cross_shares(parts: AttentionParts, around: Residual) -> tuple[Tensor, Tensor]:
-    """Shares [T, S] of the source positions in the stream after a cross-attention, and this stream.
+    """Shares [T, S] of the source tokens in the residual stream after cross-attention, and this stream [T, D].
 
-    One minus the sum of a row is the share of the stream before the cross-attention.
+    `around` is the residual connection around the attention. The rest of a row, 1 minus its sum, is the share of the
+    stream before the cross-attention.
     """
     shares_TP, stream_TD = _mix(parts, around, torch.cat([parts.contribution_TSD, parts.x_TD.unsqueeze(1)], dim=1))
     return shares_TP[:, :-1], stream_TD
 
 
 def shares(parts_TPD: Tensor, whole_TD: Tensor) -> Tensor:
-    """Shares [T, P] of P vectors (parts) in a whole: |whole| - |whole - part| in the L1 norm, at least 0.
+    """For each of T vectors `whole_TD`, the shares [T, P] of P vectors `parts_TPD` in it; a row sums to one.
 
-    Each row is scaled to sum to one; a row of zeros stays zero.
+    The share of a part is |whole| - |whole - part| (L1 norm), at least 0, divided by the sum over all parts. If this
+    sum is zero, all shares are zero.
     """
     nearer_TP = whole_TD.abs().sum(-1, keepdim=True) - (whole_TD.unsqueeze(1) - parts_TPD).abs().sum(-1)
     nearer_TP = nearer_TP.clamp_min(0)
@@ -280,10 +297,10 @@ def shares(parts_TPD: Tensor, whole_TD: Tensor) -> Tensor:
 
 
 def _mix(parts: AttentionParts, around: Residual, parts_TPD: Tensor) -> tuple[Tensor, Tensor]:
-    """Shares [T, P] of the P vectors `parts_TPD` in the stream [T, D] after an attention, and this stream.
+    """Shares [T, P] of the P vectors `parts_TPD` in the residual stream [T, D] after an attention, and this stream.
 
-    `around` is the residual connection around the attention. If it has a layer norm after the sum, the norm is applied
-    to each of the P vectors too.
+    `parts` has the stream before the attention and what the attention adds. `around` is the residual connection around
+    the attention; if it has a layer norm after the sum, the norm is applied to each of the P vectors too.
     """
     stream_TD = around.leave(parts.x_TD, parts.update_TD)
     if not around.before:

@@ -33,7 +33,8 @@ from regard.errors import ModelError
 class EffectiveAttention:
     """Attention weights split in two: weights = `effective_HTS` + `null_HTS`. Only `effective_HTS` affects the output.
 
-    If rows see different keys (a causal mask), each row has its own null space.
+    `null_HTS` is the part in the null space: vectors that can be added to a row of weights without a change of the
+    output. If rows see different keys (a causal mask), each row has its own null space.
     """
 
     effective_HTS: Tensor
@@ -47,7 +48,7 @@ class EffectiveAttention:
 
     @property
     def dimension_H(self) -> Tensor:
-        """For each head, the largest dimension of a null space over all rows."""
+        """For each head, the largest dimension of a row's null space (changes of weights without effect)."""
         return self.dimension_HT.amax(-1)
 
     @property
@@ -56,12 +57,12 @@ class EffectiveAttention:
 
     @property
     def identifiable_H(self) -> Tensor:
-        """Whether the output of a head determines its weights, because no row has a null space."""
+        """For each head, True if its output determines its weights, because the null space of every row is {0}."""
         return self.dimension_H == 0
 
     @property
     def warning(self) -> str | None:
-        """A warning that the output does not determine the raw weights; None if it does."""
+        """The text of a warning that the output does not determine the raw weights; None if it does in all heads."""
         keys, doubtful = self.null_HTS.shape[-1], int((~self.identifiable_H).sum())
         if not doubtful:
             return None
@@ -76,7 +77,7 @@ class EffectiveAttention:
         )
 
     def as_dict(self) -> dict[str, object]:
-        """All results except the weights, for JSON."""
+        """All results except the weights, as values for JSON; numbers per head are lists."""
         correlations = self.correlation_H.double().round(decimals=4).tolist()
         return {
             "dimension": self.dimension_H.tolist(),
@@ -92,8 +93,9 @@ def effective_attention(
 ) -> EffectiveAttention:
     """Split the weights of each head into an effective part and a part that does not affect the output.
 
-    `outward_HKD` is the output projection of each head; without it (recurrent models), G is the values. `mask_TS` is
-    True where a key is visible to a query (default: everywhere). `seen_keys` infers such a mask from weights.
+    `outward_HKD` is the output projection of each head; without it (recurrent models), the output of a head is its
+    weights times the values. `mask_TS` is True where a key is visible to a query (default: everywhere). `seen_keys`
+    infers such a mask from weights.
     """
     heads, _, keys = weights_HTS.shape
     if values_HSK.shape[:2] != (heads, keys):
@@ -133,9 +135,11 @@ def seen_keys(weights_HTS: Tensor) -> Tensor:
 
 
 def _space(given_HMD: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
-    """For each head, with G [M, D] of M visible keys: a projection [M, M] onto the column space of G, and two numbers.
+    """For each head, compute which weights affect its output. `given_HMD` is G: what each of M visible keys adds to it.
 
-    The numbers are the dimension of the null space of G, and the dimension of its vectors that sum to zero.
+    Returns the projection [M, M] onto the column space of G, the dimension of the left null space of G (x G = 0), and
+    the dimension of those x that also sum to zero. Singular values up to `tolerance` times the largest one count as
+    zero.
     """
     size = given_HMD.shape[1]
     left_HMR, strength_HR, _ = torch.linalg.svd(given_HMD, full_matrices=False)
@@ -150,7 +154,7 @@ def _space(given_HMD: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]
 
 
 def _correlate(first_HN: Tensor, second_HN: Tensor) -> Tensor:
-    """Pearson correlation of the two tensors for each head; NaN if one of them is constant."""
+    """Pearson correlation [H] of the N numbers of each head in the two tensors; NaN if one of them is constant."""
     first, second = (x_HN - x_HN.mean(-1, keepdim=True) for x_HN in (first_HN, second_HN))
     spread_H = first.norm(dim=-1) * second.norm(dim=-1)
     smallest = 1e-12 * first_HN.norm(dim=-1) * second_HN.norm(dim=-1)

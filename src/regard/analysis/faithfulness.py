@@ -50,7 +50,7 @@ EVERY_WAY: Ways = {method: (method, {}) for method in METHODS}
 
 @dataclass(frozen=True)
 class ExplainedPair:
-    """One sentence pair, its words (the end token last on both sides), and its gold alignment if known."""
+    """A sentence pair to explain: tokens, words (the end token last on both sides), and gold alignment if known."""
 
     pair: TokenPair
     source: TraceSide
@@ -62,17 +62,10 @@ class ExplainedPair:
 # One sentence
 
 
-class Curves(NamedTuple):
-    """Decrease of the log-probability of T target words if k source words are removed, or kept; k = 0, ..., S."""
-
-    deletion_TK: Tensor
-    sufficiency_TK: Tensor
-
-
 def kept_words(scores_TS: Tensor) -> Tensor:
-    """Masks [2, T, S + 1, S] of the source words that remain.
+    """Masks [2, T, S + 1, S] of the source words to keep, for each target word and each number k = 0, ..., S.
 
-    In masks[0, t, k], the k words with the highest scores are removed; in masks[1, t, k], only these k words remain.
+    Mask 0 keeps all words except the k words with the highest scores for this target word; mask 1 keeps only these k.
     """
     rank_TS = scores_TS.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     steps_K1 = torch.arange(scores_TS.shape[1] + 1).unsqueeze(-1)
@@ -82,26 +75,31 @@ def kept_words(scores_TS: Tensor) -> Tensor:
 
 def fall_curves(
     model: Seq2Seq, case: ExplainedPair, maps: Mapping[str, Tensor], removal: str = "delete"
-) -> dict[str, Curves]:
-    """The curves of several maps [T, S] of one sentence, by name. Each set of remaining words is computed once."""
+) -> dict[str, Tensor]:
+    """Compute the curves [2, T, S + 1] of deletion [0] and sufficiency [1] for one sentence pair, by name of a method.
+
+    `maps` has, for each method, the importance [T, S] of source words for target words. A curve is the decrease of the
+    log-probability of a target word if the k most important source words are removed, or only these are kept, for k =
+    0, ..., S. `removal` is "delete" (remove the tokens of a word) or "blank" (set their embeddings to zero).
+    """
     kept = torch.stack([kept_words(scores_TS) for scores_TS in maps.values()])  # [M, 2, T, K, S]
     sets_NS, place = kept.flatten(0, 3).unique(dim=0, return_inverse=True)
     log_prob_NT = word_log_probs(model, case, sets_NS, removal)
     word_T1 = torch.arange(kept.shape[2]).unsqueeze(-1)
     log_prob_M2TK = log_prob_NT[place.view(kept.shape[:4]), word_T1]
     fall_M2TK = log_prob_M2TK[:, :1, :, :1] - log_prob_M2TK  # deletion starts with the whole sentence
-    return {name: Curves(*fall_2TK) for name, fall_2TK in zip(maps, fall_M2TK, strict=True)}
+    return dict(zip(maps, fall_M2TK, strict=True))
 
 
 @torch.no_grad()
 def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal: str) -> Tensor:
-    """Log-probability [N, T] of each target word, given only the source words of each mask in `kept_NS`.
+    """Log-probability [N, T] of each target word if only some source words are read, for each of N masks `kept_NS`.
 
-    `removal` is "delete" or "blank" (see the top of this file). The end token is always kept. Cost: N forward passes,
-    in batches.
+    `removal` of the other words is "delete" (remove their tokens) or "blank" (set their embeddings to zero). Cost: N
+    forward passes, in batches.
     """
     if removal not in ("delete", "blank"):
-        raise ModelError(f'faithfulness: removal must be one of delete, blank, not "{removal}"')
+        raise ModelError(f'faithfulness: removal must be "delete" or "blank", not "{removal}"')
     pair, found = case.pair, []
     tokens_NS = F.pad(kept_NS, (0, 1), value=True)[:, list(case.source.word_of)].to(pair.input_1T.device)
     for some_NS in in_chunks(tokens_NS, pair):
@@ -118,12 +116,12 @@ def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal
 
 
 def area(curve_TK: Tensor) -> float:
-    """Mean over target words of the area under the curve, with the share of source words from 0 to 1."""
+    """Area under curves of K points, averaged over T target words; the x axis (share of source words) is 0 to 1."""
     return torch.trapezoid(curve_TK, dx=1 / (curve_TK.shape[1] - 1)).mean().item()
 
 
 def on_grid(curve_TK: Tensor) -> Tensor:
-    """The mean curve over target words, interpolated at GRID equally spaced shares of source words."""
+    """Average the curves (K points each) of T target words, and interpolate to GRID equally spaced points."""
     last = curve_TK.shape[1] - 1
     place = torch.linspace(0, last, GRID)
     below = place.floor().long().clamp_max(last - 1)
@@ -131,9 +129,11 @@ def on_grid(curve_TK: Tensor) -> Tensor:
 
 
 def agreement(scores_TS: Tensor, links: Links) -> tuple[float, float]:
-    """Precision at 1 and AUC against a gold alignment, as means over the linked target words; NaN if there are none.
+    """Precision at 1 and AUC of importance scores against a gold alignment, as means over the linked target words.
 
-    In the AUC, a tie counts as half. Target words that are linked to all source words are left out of the AUC.
+    Precision at 1: whether the source word with the highest score is linked to the target word. AUC: how often a linked
+    source word has a higher score than an unlinked one; a tie counts as half, and target words that are linked to all
+    source words are left out. NaN if no target word counts.
     """
     linked_TS = torch.zeros_like(scores_TS, dtype=torch.bool)
     for source, target in links:
@@ -153,7 +153,7 @@ def agreement(scores_TS: Tensor, links: Links) -> tuple[float, float]:
 
 
 class MethodScore(NamedTuple):
-    """A mean over sentences and its 95 % interval."""
+    """The mean of a score over sentences, and the lower and upper end of its 95 % bootstrap interval."""
 
     mean: float
     low: float
@@ -164,7 +164,7 @@ class MethodScore(NamedTuple):
 
 
 def bootstrap(values: Sequence[float], seed: int) -> MethodScore | None:
-    """The mean of `values` (one per sentence, NaN is ignored) and its interval; None if there are no values."""
+    """The mean of `values` (one per sentence, NaN is ignored) and its 95 % bootstrap interval; None without values."""
     values_N = torch.tensor([value for value in values if not math.isnan(value)], dtype=torch.float64)
     if not len(values_N):
         return None
@@ -175,7 +175,7 @@ def bootstrap(values: Sequence[float], seed: int) -> MethodScore | None:
 
 
 class _SentenceScores(NamedTuple):
-    """Scores of one method on one sentence; for random orders, averages over the orders. Curves have GRID points."""
+    """Scores of one method on one sentence pair. The method "random" has averages over its random orders."""
 
     deletion: float
     sufficiency: float
@@ -185,22 +185,16 @@ class _SentenceScores(NamedTuple):
     sufficiency_curve: Tensor
 
 
-def _score_sentence(curves: Sequence[Curves], maps: Sequence[Tensor], links: Links) -> _SentenceScores:
-    deletions, sufficiencies = zip(*curves, strict=True)
-    precisions, aucs = zip(*(agreement(scores_TS, links) for scores_TS in maps), strict=True)
-    return _SentenceScores(
-        sum(map(area, deletions)) / len(curves),
-        sum(map(area, sufficiencies)) / len(curves),
-        sum(precisions) / len(maps),
-        sum(aucs) / len(maps),
-        torch.stack([on_grid(curve_TK) for curve_TK in deletions]).mean(0),
-        torch.stack([on_grid(curve_TK) for curve_TK in sufficiencies]).mean(0),
-    )
+def _score_sentence(curves: Sequence[Tensor], maps: Sequence[Tensor], links: Links) -> _SentenceScores:
+    sides = list(zip(*curves, strict=True))  # all deletion curves, all sufficiency curves
+    numbers = [*(map(area, side) for side in sides), *zip(*(agreement(one, links) for one in maps), strict=True)]
+    on_grids = (torch.stack(list(map(on_grid, side))).mean(0) for side in sides)
+    return _SentenceScores(*(sum(values) / len(maps) for values in numbers), *on_grids)
 
 
 @dataclass(frozen=True)
 class MethodRank:
-    """The scores of one method over all sentences."""
+    """One row of the table of `Faithfulness`: the scores of one method over all sentences."""
 
     name: str
     deletion: MethodScore  # higher is better
@@ -215,7 +209,7 @@ class MethodRank:
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """The table of methods, sorted by the area under the deletion curve."""
+    """The result of `measure_faithfulness`: one row per method, the largest area under the deletion curve first."""
 
     rows: tuple[MethodRank, ...]
     sentences: int
@@ -233,7 +227,10 @@ class Faithfulness:
 
     @property
     def verdict(self) -> str:
-        """A sentence that says which methods are above, below or not different from attention on the deletion curve."""
+        """A sentence that says which methods have a larger, smaller or similar deletion area compared with attention.
+
+        The comparison uses the 95 % interval of the difference.
+        """
         gains = {row.name: row.deletion_gain for row in self.rows if row.deletion_gain and row.name != REFERENCE}
         if not gains:
             return f"Nothing was compared with {REFERENCE}."
@@ -261,17 +258,19 @@ def measure_faithfulness(
     model: Seq2Seq, cases: Sequence[ExplainedPair], ways: Ways = EVERY_WAY, *,
     removal: str = "delete", seeds: int = 5, seed: int = 1,
 ) -> Faithfulness:  # fmt: skip
-    """Compare methods with each other and with `seeds` random orders of words, over many sentences.
+    """Compare attribution methods with each other and with `seeds` random orders of words, over many sentences.
 
-    Signed attributions rank words by value, not by absolute value. Cost: the cost of each method; also, for a sentence
-    of S source and T target words, at most 2 T (S + 1) forward passes per method and per random order. Sets of words
-    that several orders have in common are computed once.
+    `ways` are the methods to compare: a name in the table, and for each name a method of METHODS and its options.
+    `removal` of words is "delete" (remove their tokens) or "blank" (set their embeddings to zero). Signed attributions
+    rank words by value, not by absolute value. Cost: the cost of each method; also, for a sentence of S source and T
+    target words, at most 2 T (S + 1) forward passes per method and per random order. Sets of words that several orders
+    have in common are computed once.
     """
     measured: dict[str, list[_SentenceScores]] = {name: [] for name in (*ways, RANDOM)}
     left_out: dict[str, str] = {}
     cases = [case for case in cases if len(case.source.words) > 1 and len(case.target.words) > 1]
     if not cases:
-        raise ModelError("faithfulness needs at least one sentence pair with words on both sides")
+        raise ModelError("faithfulness needs a sentence pair with words on both sides; add one to the input")
     for number, case in enumerate(cases):
         maps: dict[str, Tensor] = {}
         for name, (method, options) in ways.items():

@@ -25,14 +25,13 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from regard.layers.hooks import listen, trace, without_heads
-from regard.models.base import Seq2Seq, Source
+from regard.models.base import PairBatch, Seq2Seq, sentence_losses
 
 Kind = Literal["positional", "rare", "syntactic", "alignment"]
 
@@ -48,7 +47,7 @@ NORMAL_95 = 1.96  # a 95 % interval of a normal distribution, in standard deviat
 
 
 class HeadLook(NamedTuple):
-    """A possible role of a head: its kind and its name, e.g. "-1" or "subject → verb"."""
+    """A role to test heads for: its kind, e.g. "positional", and its name, e.g. "-1" (offset) or "subject → verb"."""
 
     kind: Kind
     name: str
@@ -56,7 +55,10 @@ class HeadLook(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """How often the largest weight of a head was on a key that the role predicts, with a 95 % interval."""
+    """Evidence that a head has a role: its share of hits, a 95 % interval of the share, and the baseline.
+
+    A hit is a query for which the largest weight of the head is on a key that the role predicts.
+    """
 
     share: float
     baseline: float
@@ -68,7 +70,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Role:
-    """A role that a head has, with the evidence."""
+    """A role that a head has, by kind and name, with the evidence for it."""
 
     kind: Kind
     name: str
@@ -76,7 +78,10 @@ class Role:
 
 
 def rarest(seen_TS: Tensor, frequency_S: Tensor) -> Tensor:
-    """A mask [T, S] of the least frequent visible key of each query; several keys if they are equally rare."""
+    """A mask [T, S] that is True, for each query, at the visible key (`seen_TS`) with the least frequent token.
+
+    `frequency_S` is the frequency of each token in a corpus. If several visible keys are equally rare, all are True.
+    """
     frequency_TS = frequency_S.double().expand(seen_TS.shape).masked_fill(~seen_TS, math.inf)
     return seen_TS & (frequency_TS == frequency_TS.amin(-1, keepdim=True))
 
@@ -87,7 +92,10 @@ def rarest(seen_TS: Tensor, frequency_S: Tensor) -> Tensor:
 
 @dataclass
 class RoleCounts:
-    """Hits of all heads for one possible role, sentence by sentence."""
+    """Numbers of hits of all heads of a layer for one possible role, per sentence.
+
+    A hit is a query for which the largest weight of the head is on a key that the role predicts.
+    """
 
     hits: list[Tensor] = field(default_factory=list)
     trials: list[int] = field(default_factory=list)
@@ -96,11 +104,11 @@ class RoleCounts:
     """For each offset from -FARTHEST to FARTHEST, the number of hits if every query chose the key at this offset."""
 
     def add(self, maxima_HT: Tensor, seen_TS: Tensor, right_TS: Tensor) -> None:
-        """Add one sentence.
+        """Count the hits of one sentence.
 
-        `maxima_HT` has the key with the largest weight of each query, `seen_TS` is a mask of the visible keys,
-        `right_TS` a mask of the keys that the role predicts. Only queries with a predicted key and at least two visible
-        keys count.
+        `maxima_HT` has, for each head and query, the key with the largest weight. `seen_TS` is a mask of the visible
+        keys, `right_TS` a mask of the keys that the role predicts. Only queries with a predicted key and at least two
+        visible keys count.
         """
         right_TS = right_TS & seen_TS
         tried_T = right_TS.any(-1) & (seen_TS.sum(-1) > 1)
@@ -121,7 +129,7 @@ class RoleCounts:
         return sum(self.trials)
 
     def evidence(self, kind: Kind) -> list[Evidence]:
-        """The evidence that each head has the role; `kind` is the kind of the role."""
+        """For each head, the evidence that it has this role; `kind` is the kind of the role."""
         hits_NH, trials_N = torch.stack(self.hits).double().cpu(), torch.tensor(self.trials).double()
         baseline = self.chance / self.count
         if kind != "positional":
@@ -132,7 +140,10 @@ class RoleCounts:
 
 
 class HeadStatistics:
-    """Counts, over many sentences, how often each head of some attentions hits the keys that roles predict."""
+    """Statistics of the heads of one attention layer over many sentences: roles, evidence for them, confidence.
+
+    `add` counts how often the largest weight of each head is on the key that a role predicts.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[HeadLook, RoleCounts] = defaultdict(RoleCounts)
@@ -140,7 +151,7 @@ class HeadStatistics:
         self._queries = 0
 
     def add(self, weights_HTS: Tensor, seen_TS: Tensor, right: Mapping[HeadLook, Tensor]) -> None:
-        """Add one sentence.
+        """Add the attention weights of one sentence.
 
         `seen_TS` is a mask of the keys to use, e.g. all but the end token. `right` has, for each role, a mask [T, S] of
         the keys that the role predicts; positional roles are always counted and need no mask.
@@ -157,15 +168,15 @@ class HeadStatistics:
         self._queries += int(judged_T.sum())
 
     def confidence(self) -> Tensor:
-        """For each head [H], the mean over queries of the largest weight (the "confidence" of Voita et al.)."""
+        """For each head [H], the mean over queries of its largest weight (the "confidence" of Voita et al. 2019)."""
         return torch.stack(self._largest).sum(0) / max(self._queries, 1)
 
     def evidence(self) -> dict[HeadLook, list[Evidence]]:
-        """The evidence of each head for each role that at least one query could test."""
+        """For each role, the evidence that each head has it; without roles that no query could test."""
         return {look: counts.evidence(look.kind) for look, counts in self._counts.items() if counts.trials}
 
     def roles(self) -> list[tuple[Role, ...]]:
-        """The roles of each head, sorted by (lower end of the interval) - baseline, largest difference first."""
+        """For each head, its roles, sorted by (lower end of the interval) - baseline, largest difference first."""
         roles: list[list[Role]] = [[] for _ in self._largest[0]] if self._largest else []
         for look, heads in self.evidence().items():
             counts = self._counts[look]
@@ -179,7 +190,7 @@ class HeadStatistics:
 
 
 def has_role(kind: Kind, evidence: Evidence) -> bool:
-    """Whether the evidence is sufficient by the rules at the top of this file."""
+    """Whether the evidence of a head reaches the thresholds of this kind of role (table at the top of this file)."""
     if kind == "positional":
         return evidence.share >= POSITIONAL_SHARE and evidence.low > evidence.baseline
     if kind == "rare":
@@ -189,9 +200,9 @@ def has_role(kind: Kind, evidence: Evidence) -> bool:
 
 
 def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of hits; `hits_N` and `trials_N` are counts per sentence.
+    """Wilson's 95 % interval of the share of hits, from hits and tested queries (`trials_N`) of each of N sentences.
 
-    If the sentences' shares vary more than by chance, the interval is computed with fewer trials, so it is wider.
+    The interval is wider if the shares of the sentences vary more than by chance.
     """
     total = float(trials_N.sum())
     share = float(hits_N.sum()) / total
@@ -211,22 +222,9 @@ def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
 # Importance
 
 
-class PairBatch(Protocol):
-    """A batch of sentence pairs: encoder input, decoder input, expected output, and a mask (False for padding)."""
-
-    @property
-    def source(self) -> Source: ...
-    @property
-    def target_input_BT(self) -> Tensor: ...
-    @property
-    def target_output_BT(self) -> Tensor: ...
-    @property
-    def target_mask_BT(self) -> Tensor: ...
-
-
 @torch.no_grad()
 def count_heads(model: Seq2Seq, batch: PairBatch) -> dict[str, int]:
-    """Number of heads of each attention, in the order of the layers."""
+    """Number of heads of each attention layer, by its name, in the order of the layers; runs the model on `batch`."""
     with trace(model) as tape:
         model.hidden(batch.source, batch.target_input_BT)
     return {name: seen.weights_BHTS.shape[1] for name, seen in tape.items()}
@@ -236,9 +234,9 @@ def count_heads(model: Seq2Seq, batch: PairBatch) -> dict[str, int]:
 def importance_by_ablation(
     model: Seq2Seq, batches: Sequence[PairBatch], log: Callable[[str], None] = lambda doing: None
 ) -> dict[str, Tensor]:
-    """For each attention, the increase [H] of the loss per token when the weights of one head are set to zero.
+    """For each attention layer, the increase [H] of the loss per token when one head is removed.
 
-    Cost: one pass over the batches per head; `log` receives a line for each head.
+    `log` is called with a progress message for each head. Cost: one pass over all batches per head.
     """
     whole = _loss_per_token(model, batches)
     rises = {name: torch.empty(heads) for name, heads in count_heads(model, batches[0]).items()}
@@ -251,9 +249,10 @@ def importance_by_ablation(
 
 
 def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatch]) -> dict[str, Tensor]:
-    """For each attention, the mean [H] over sentences of |d loss / d gate|.
+    """For each attention layer, the mean over sentences of |d loss / d gate| for each of its heads [H].
 
-    A gate is a factor of 1 on the weights of a head. The loss of a sentence is the mean over its tokens.
+    A gate is a factor of 1 on the output of a head, and the loss is the loss per token of a sentence (Michel et al.
+    2019).
     """
     sums: dict[str, Tensor] = {}
     sentences = 0
@@ -272,14 +271,6 @@ def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatch]) -> dict
             sums[name] = sums.get(name, 0.0) + slope_BH.abs().sum(0)
         sentences += len(loss_B)
     return {name: sum_H / sentences for name, sum_H in sums.items()}
-
-
-def sentence_losses(model: Seq2Seq, batch: PairBatch) -> Tensor:
-    """Negative log-likelihood [B] of each target, summed over its tokens."""
-    real_BT = batch.target_mask_BT
-    logits_NV = model.output(model.hidden(batch.source, batch.target_input_BT)[real_BT])
-    nll_N = F.cross_entropy(logits_NV, batch.target_output_BT[real_BT], reduction="none")
-    return nll_N.new_zeros(len(real_BT)).index_add(0, real_BT.nonzero()[:, 0], nll_N)
 
 
 def _loss_per_token(model: Seq2Seq, batches: Iterable[PairBatch]) -> float:

@@ -34,7 +34,7 @@ CHUNK = 1 << 19
 
 @dataclass(frozen=True)
 class HiddenTokenAttribution:
-    """Contributions of input tokens to the hidden states of encoder or decoder, by layer."""
+    """The result of `hidden_token_attribution`: for each layer, the share of each input token in each hidden state."""
 
     share: dict[str, Tensor]
     """For each layer, e.g. "encoder.0", the share [T, S] of each input token in each state; rows sum to one."""
@@ -43,11 +43,11 @@ class HiddenTokenAttribution:
     passes: int  # number of forward passes that were needed
 
     def own(self, place: str) -> Tensor:
-        """For each position [T] of the layer `place`, the share of the input token at the same position."""
+        """For each position [T] of the layer `place`, e.g. "encoder.0", the share of the token at the same position."""
         return self._square(place).diagonal()
 
     def by_distance(self, place: str) -> Tensor:
-        """Mean share of input tokens at distance 0, 1, 2, ... to the left or right, in layer `place`; sums to one."""
+        """Mean share of the input tokens at distance 0, 1, 2, ... to the left or right, in the layer `place`."""
         square_TT = self._square(place)
         place_T = torch.arange(len(square_TT))
         distance_TT = (place_T[:, None] - place_T).abs()
@@ -66,24 +66,25 @@ class HiddenTokenAttribution:
 def hidden_token_attribution(
     model: Seq2Seq, source: Source, target_1T: Tensor | None = None, *, states: str = "encoder", inputs: str = ""
 ) -> HiddenTokenAttribution:
-    """Attribute the hidden states of encoder or decoder to input embeddings, for one sentence.
+    """Compute the share of each input embedding in each hidden state of encoder or decoder, for one sentence.
 
-    `states` is "encoder" or "decoder"; decoder states need the decoder input `target_1T`. `inputs` is the side whose
-    embeddings are the inputs; empty means the same side as `states`. Decoder states also allow "encoder": the inputs
-    are then the source tokens.
+    `states` is "encoder" or "decoder"; decoder states need the decoder input `target_1T`. `inputs` tells whose
+    embeddings are the inputs, "encoder" or "decoder"; empty means the same as `states`. Decoder states also allow
+    "encoder": the inputs are then the source tokens.
     """
     inputs = inputs or states
     if model.training:
         raise ModelError("hidden token attribution needs a model without dropout: call model.eval() first")
     if (states, inputs) not in (("encoder", "encoder"), ("decoder", "decoder"), ("decoder", "encoder")):
-        raise ModelError(f'{states} states do not depend on {inputs} inputs; sides are "encoder" and "decoder"')
+        allowed = 'states must be "encoder" or "decoder", and inputs the same or "encoder"'
+        raise ModelError(f"{states} states do not depend on {inputs} inputs; {allowed}")
     if states == "decoder" and target_1T is None:
         raise ModelError("decoder states need the decoder input: pass it as target_1T")
     if source.ids_BS.shape[0] != 1 or not bool(source.mask_BS.all()):
-        raise ModelError("hidden token attribution needs one sentence without padding")
+        raise ModelError("hidden token attribution needs one sentence without padding; call it once per sentence")
 
     def run(inputs_SD: Tensor | None) -> dict[str, Tensor]:
-        """States [T, D] of every layer; `inputs_SD`, if given, replaces the input embeddings."""
+        """Run the model, and return the states [T, D] of every layer; `inputs_SD`, if given, are the embeddings."""
         given = None if inputs_SD is None else inputs_SD[None]
         wanted = {f"{inputs}.embed", f"{states}.*"}
         with listen_to_states(model, f"{inputs}.embed", lambda name, x: given), trace_states(model, wanted) as seen:
@@ -108,10 +109,13 @@ def hidden_token_attribution(
 
 
 def _squared_norms(run: Callable[[Tensor], dict[str, Tensor]], start_SD: Tensor) -> dict[str, Tensor]:
-    """Squared Frobenius norms [S, T] of the Jacobian of state t with respect to input s, for each layer."""
+    """For each layer, the squared Frobenius norms [S, T] of the Jacobians of state t with respect to input s.
+
+    `run` computes the states [T, D] of each layer from input embeddings; `start_SD` are the embeddings of the sentence.
+    """
 
     def push(tangent_SD: Tensor) -> dict[str, Tensor]:
-        """Squared norm [T] of the derivative of each state in the direction `tangent_SD`, for each layer."""
+        """For each layer, the squared norm [T] of the derivative of each state in the direction `tangent_SD`."""
         moved: dict[str, Tensor] = jvp(run, (start_SD,), (tangent_SD,))[1]
         return {name: move_TD.double().square().sum(-1) for name, move_TD in moved.items()}
 

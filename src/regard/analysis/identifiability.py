@@ -38,7 +38,7 @@ RESAMPLES = 1000  # number of bootstrap samples
 
 @dataclass(frozen=True)
 class TokenStates:
-    """Hidden states of many tokens at every layer of encoder or decoder, sentence after sentence."""
+    """Hidden states [N, D] of the N tokens of many sentences, for each layer of encoder or decoder."""
 
     states: dict[str, Tensor]
     """States [N, D] by layer, e.g. "encoder.0"; the first layer is the embedding."""
@@ -52,7 +52,7 @@ class TokenStates:
 
 @torch.no_grad()
 def encoder_states(model: Seq2Seq, sources: Iterable[Source]) -> TokenStates:
-    """Encode sentences and collect the states of all tokens, including the end tokens, without padding."""
+    """Encode batches of sentences, and collect the states of all tokens, including end tokens, without padding."""
     kept: dict[str, list[Tensor]] = defaultdict(list)
     ids, lengths = [], []
     for source in sources:
@@ -63,7 +63,7 @@ def encoder_states(model: Seq2Seq, sources: Iterable[Source]) -> TokenStates:
         ids.append(source.ids_BS[source.mask_BS].cpu())
         lengths += source.mask_BS.sum(1).tolist()
     if not kept:
-        raise ModelError("there are no hidden states: no sentences were given, or the model has no encoder")
+        raise ModelError("there are no hidden states; pass at least one sentence, and a model with an encoder")
     return TokenStates({name: torch.cat(parts) for name, parts in kept.items()}, torch.cat(ids), tuple(lengths))
 
 
@@ -72,13 +72,16 @@ def encoder_states(model: Seq2Seq, sources: Iterable[Source]) -> TokenStates:
 
 
 class StateProjection(nn.Module):
-    """A linear map of standardized states, plus an MLP with one hidden layer if its width `inner` is not 0."""
+    """A map from hidden states to input embeddings: standardization, then a linear map, plus an optional MLP."""
 
     mean_D: Tensor
     spread_D: Tensor
 
     def __init__(self, x_ND: Tensor, y_NE: Tensor, inner: int = 0):
-        """Initialize the linear map by ridge regression of the input embeddings y on the states x."""
+        """Solve the linear map by ridge regression of the input embeddings y on the states x (N tokens each).
+
+        `inner` is the width of the hidden layer of the MLP, whose output starts at zero; 0 means no MLP.
+        """
         super().__init__()
         self.register_buffer("mean_D", x_ND.mean(0))
         self.register_buffer("spread_D", x_ND.std(0, correction=0).clamp(min=1e-6))
@@ -103,9 +106,10 @@ class StateProjection(nn.Module):
 
 @torch.enable_grad()
 def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = STEPS) -> nn.Module:
-    """Train a map from states x to input embeddings y. Uses torch's global random generator.
+    """Train a map from hidden states x to input embeddings y of width E, and return it.
 
-    `kind` is one of MAPS. `distance`, one of DISTANCES, is the distance to minimize.
+    `kind` is one of MAPS; `distance`, one of DISTANCES, is minimized with `steps` steps of Adam. Uses torch's global
+    random generator.
     """
     if kind == "identity":
         return nn.Identity()
@@ -130,9 +134,10 @@ def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = S
 
 
 def identified(mapped_ND: Tensor, test: TokenStates, vocabulary_VD: Tensor | None, distance: str) -> Tensor:
-    """For each token [N], whether the candidate nearest to its mapped state equals the token's own input embedding.
+    """For each of N tokens, whether the candidate nearest to its mapped state is its own input embedding.
 
-    The candidates are `vocabulary_VD`; if it is None, the input embeddings of the token's sentence.
+    `mapped_ND` are the states of the tokens of `test`, after the map. The candidates are the rows of `vocabulary_VD`
+    or, if this is None, the input embeddings of the same sentence.
     """
     if vocabulary_VD is not None:
         rows = mapped_ND.split(ROWS)
@@ -142,14 +147,14 @@ def identified(mapped_ND: Tensor, test: TokenStates, vocabulary_VD: Tensor | Non
 
 
 def _nearest(x_ND: Tensor, y_MD: Tensor, distance: str) -> Tensor:
-    """For each row of x, the index [N] of the nearest row of y."""
+    """For each of the N rows of x, the index of the nearest of the M rows of y; `distance` is one of DISTANCES."""
     if distance == "cosine":
         return (F.normalize(x_ND, dim=-1) @ F.normalize(y_MD, dim=-1).mT).argmax(-1)
     return torch.cdist(x_ND, y_MD).argmin(-1)
 
 
 class ConfidenceInterval(NamedTuple):
-    """A share and its 95 % confidence interval."""
+    """A share of tokens, and the lower and upper end of its 95 % confidence interval."""
 
     value: float
     low: float
@@ -157,7 +162,7 @@ class ConfidenceInterval(NamedTuple):
 
 
 def share_with_interval(right_N: Tensor, lengths: Sequence[int]) -> ConfidenceInterval:
-    """The share of tokens that are identified (`right_N`), and its interval by a bootstrap over sentences.
+    """The share of tokens that are identified (True in `right_N`), and its 95 % interval by a bootstrap over sentences.
 
     `lengths` are the numbers of tokens of the sentences. Whole sentences are drawn, because the tokens of one sentence
     are not independent. Uses torch's global random generator.
@@ -175,7 +180,7 @@ def share_with_interval(right_N: Tensor, lengths: Sequence[int]) -> ConfidenceIn
 
 
 class IdentifiabilityCurve(NamedTuple):
-    """The share of identified tokens by layer, for one map and one distance."""
+    """The share of identified tokens at each layer, for one kind of map and one distance."""
 
     map: str
     distance: str
@@ -184,7 +189,7 @@ class IdentifiabilityCurve(NamedTuple):
 
 @dataclass(frozen=True)
 class Identifiability:
-    """Shares of identified tokens by layer, for every map and distance."""
+    """The result of `identifiability`: shares of identified tokens at each layer, for every map and distance."""
 
     places: tuple[str, ...]  # names of the layers
     curves: tuple[IdentifiabilityCurve, ...]
@@ -195,7 +200,7 @@ class Identifiability:
     seed: int
 
     def __str__(self) -> str:
-        """One line per map and distance, one column per layer."""
+        """A table of the shares: one line per map and distance, one column per layer."""
         lines = [f"{'tokens identified by':24}" + "".join(f"{place.partition('.')[2]:>8}" for place in self.places)]
         for curve in self.curves:
             shares = (curve.share.get(place) for place in self.places)
@@ -206,7 +211,7 @@ class Identifiability:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON: "curves" has one entry per curve, with None for layers that have no value."""
+        """The result as values for JSON: "curves" has one entry per curve, with None for layers that have no value."""
         curves = []
         for curve in self.curves:
             points = [curve.share.get(place) for place in self.places]
@@ -223,8 +228,9 @@ def identifiability(
 ) -> Identifiability:
     """Train maps from hidden states to input embeddings on `train`; measure the share of identified tokens in `test`.
 
-    One map is trained for each layer, each of MAPS and each of DISTANCES. The candidates for a token are the input
-    embeddings of its sentence or, if `vocabulary_VD` is given, the embeddings of the whole vocabulary.
+    A token is identified if the candidate nearest to its mapped state is its own embedding. The candidates are the
+    input embeddings of its sentence or, if `vocabulary_VD` is given, the embeddings of the whole vocabulary. One map is
+    trained, with `steps` steps, for each layer, each of MAPS and each of DISTANCES.
     """
     curves = []
     wanted_ND = train.embedded_ND if vocabulary_VD is None else vocabulary_VD[train.ids_N]

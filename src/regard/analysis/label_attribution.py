@@ -24,15 +24,16 @@ Score = Callable[[Tensor], Tensor]
 def attribute_label(
     model: ClassifierModel, document: Documents, label: int, method: str = "integrated", *, several: bool = False
 ) -> Tensor:
-    """Signed contribution [P] of each of the P tokens of a document to the log-probability of a label, in text order.
+    """Signed contribution [P] of each of the P tokens of a document to the log-probability of a label (its index).
 
-    A removed token has an embedding of zeros. `several`: a document can have several labels, so that the probability of
-    a label is a sigmoid instead of a softmax over all labels.
+    `document` is a batch of one document; `method` is one of METHODS. A removed token has an embedding of zeros. With
+    `several`, a document can have several labels: the probability of a label is a sigmoid, not a softmax over all
+    labels.
     """
     if method not in METHODS:
         raise ModelError(f'there is no method "{method}"{nearest(method, METHODS)} (choose from {", ".join(METHODS)})')
     if len(document.ids_BUS) != 1:
-        raise ModelError("attribute_label takes one document at a time")
+        raise ModelError("attribute_label takes one document at a time; call it once per document")
     name, embedding = next((name, part) for name, part in model.named_modules() if isinstance(part, nn.Embedding))
     mask_BUS = document.mask_BUS
     vectors_PE = embedding.weight.detach()[document.ids_BUS[mask_BUS]]
@@ -48,9 +49,10 @@ def attribute_label(
 
 
 def path_gradient(score: Score, vectors_PE: Tensor, places: Sequence[float]) -> Tensor:
-    """For each token, the mean gradient of `score` at the points p * `vectors_PE` (p in `places`), times its vector.
+    """Each token's vector times the mean gradient of `score` at the points c * `vectors_PE`, c in `places`; [P].
 
-    `places` are numbers from 0 to 1. If `places` is [1.0], this is gradient times input (Shrikumar et al. 2016).
+    `score` computes the log-probability of a label from the token vectors. `places` are numbers from 0 to 1. If
+    `places` is [1.0], this is gradient times input (Shrikumar et al. 2016).
     """
     slope_PE = torch.zeros_like(vectors_PE)
     for place in places:
@@ -62,7 +64,10 @@ def path_gradient(score: Score, vectors_PE: Tensor, places: Sequence[float]) -> 
 
 @torch.no_grad()
 def occlusion(score: Score, vectors_PE: Tensor) -> Tensor:
-    """The decrease of the log-probability when a token is removed. Cost: one forward pass per token."""
+    """For each of P tokens, the decrease of `score`, the log-probability of a label, when its vector is set to zero.
+
+    Cost: one forward pass per token.
+    """
     whole, lost = score(vectors_PE), []
     for place in range(len(vectors_PE)):
         without = vectors_PE.clone()

@@ -38,40 +38,45 @@ START = 2.0  # initial log_alpha: nearly open, with a gradient that does not van
 
 
 def hard_concrete(log_alpha: Tensor, uniform: Tensor | None = None) -> Tensor:
-    """Values of gates, 0 to 1: sampled with random numbers `uniform` in (0, 1); deterministic without `uniform`."""
+    """Values from 0 to 1 of hard concrete gates with the parameters `log_alpha` (Louizos et al. 2018).
+
+    The gates are sampled with `uniform`, random numbers in (0, 1); if it is None, their deterministic values at test
+    time are returned.
+    """
     if uniform is not None:
         log_alpha = (uniform.log() - (-uniform).log1p() + log_alpha) / BETA
     return (log_alpha.sigmoid() * (ZETA - GAMMA) + GAMMA).clamp(0.0, 1.0)
 
 
 def open_probability(log_alpha: Tensor) -> Tensor:
-    """P(z > 0): the probability that a sampled gate is not zero."""
+    """The probability that a sampled hard concrete gate with the parameter `log_alpha` is not zero."""
     return (log_alpha - BETA * math.log(-GAMMA / ZETA)).sigmoid()
 
 
 class HeadGates(nn.Module):
-    """One gate per head, attached to a model through its attention hooks."""
+    """Trained gates, factors from 0 to 1: one per attention head. Called as an attention hook, it applies the gates."""
 
     def __init__(self, heads: Mapping[str, int], gain: float = 1.0):
-        """`heads` has the number of heads of each attention. log_alpha is `gain` times the parameter `position`.
+        """`heads` has the number of heads of each attention layer, by the name of its hook, e.g. "encoder.0.self".
 
-        log_alpha must change much faster than the weights of the model, at the same learning rate: use a large `gain`.
+        The parameter of a gate, log_alpha, is `gain` times the trained `position`. It must change much faster than the
+        weights of the model at the same learning rate, so `gain` should be large.
         """
         super().__init__()
         self.heads, self.gain = dict(heads), gain
         self.position = nn.Parameter(torch.full((sum(heads.values()),), START / gain))
 
     def by_attention(self) -> dict[str, Tensor]:
-        """log_alpha [H] of each attention; gates with a higher value are open more often."""
+        """The gate parameters log_alpha [H] by attention layer; the higher log_alpha, the more often a gate is open."""
         log_alpha = self.position * self.gain
         return dict(zip(self.heads, log_alpha.split(list(self.heads.values())), strict=True))
 
     def open_share(self) -> Tensor:
-        """Expected share of open gates."""
+        """The expected share of open gates (gates that are not zero) among all gates, as a scalar tensor."""
         return open_probability(self.position * self.gain).mean()
 
     def forward(self, name: str, weights_BHTS: Tensor) -> Tensor:
-        """Attention weights times gates, which are sampled per sentence in training and deterministic otherwise."""
+        """Multiply the weights of the attention layer `name` by its gates, sampled per sentence in training only."""
         log_alpha_H = self.by_attention()[name]
         uniform_BH = None
         if self.training:
@@ -105,7 +110,7 @@ class GatedModel(Seq2Seq):
 
 
 def attentions(model: Seq2Seq) -> dict[str, tuple[str, SelfAttention | CrossAttention]]:
-    """Module name and module of each attention that can be pruned, by the name of its hook, e.g. "encoder.0.self"."""
+    """The attention layers that can be pruned: hook name, e.g. "encoder.0.self" -> (name of the module, module)."""
     return {
         module.tap.name: (name, module)
         for name, module in model.named_modules()
@@ -115,25 +120,26 @@ def attentions(model: Seq2Seq) -> dict[str, tuple[str, SelfAttention | CrossAtte
 
 @torch.no_grad()
 def scale_heads(model: Seq2Seq, gates: HeadGates) -> None:
-    """Multiply the output weights of each head by its deterministic gate, so that the gate can be removed."""
+    """Multiply the output weights of each head by its deterministic gate, so that the gates can be removed."""
     for name, (_, module) in attentions(model).items():
         factors_H = hard_concrete(gates.by_attention()[name])
         module.out.weight.unflatten(1, (module.heads, -1)).mul_(factors_H[:, None])
 
 
 def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
-    """The weights of the model with only the heads `kept`, under the names that a model with `pruned_settings` has.
+    """The weights of `model` with only the heads `kept` (head numbers by attention layer; other layers keep all heads).
 
-    An attention without heads keeps only its output bias.
+    The result fits a model that is built with the settings from `pruned_settings`.
     """
     weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     known = attentions(model)
     for name, heads in kept.items():
         if name not in known:
-            raise ModelError(f'there is no attention "{name}" to prune{nearest(name, known)}')
+            guess = nearest(name, known) or f"; there are {', '.join(known)}"
+            raise ModelError(f'the model has no attention layer "{name}" to prune{guess}')
         place, module = known[name]
         if any(not 0 <= head < module.heads for head in heads) or len(set(heads)) != len(heads):
-            raise ModelError(f"{name}: cannot keep heads {list(heads)}: it has heads 0 to {module.heads - 1}")
+            raise ModelError(f"{name}: cannot keep heads {list(heads)}: list heads 0 to {module.heads - 1}, each once")
         if len(heads) == module.heads:
             continue
         kept_H = torch.tensor(sorted(heads), dtype=torch.long)
@@ -149,14 +155,17 @@ def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
 
 
 def pruned_settings(settings: TransformerSettings, kept: Kept) -> TransformerSettings:
-    """The settings of the model with only the heads `kept`."""
+    """The settings for a model with only the heads `kept` (head numbers by attention layer): sets `remaining_heads`."""
     counts = dict(settings.remaining_heads) | {name: len(heads) for name, heads in kept.items()}
     fewer = [(name, counts[name]) for name in settings.attentions if counts.get(name, settings.heads) < settings.heads]
     return dataclasses.replace(settings, remaining_heads=tuple(fewer))
 
 
 def strongest(scores: Mapping[str, Tensor], count: int) -> dict[str, tuple[int, ...]]:
-    """The `count` heads with the highest scores over all attentions, by attention. Ties go to the earlier head."""
+    """Select the `count` heads with the highest scores among all attention layers; return their numbers by layer.
+
+    `scores` has the scores [H] of the heads of each attention layer. Ties go to the earlier head.
+    """
     heads = [(name, head) for name, score_H in scores.items() for head in range(len(score_H))]
     best = sorted(heads, key=lambda key: -float(scores[key[0]][key[1]]))[:count]
     return {name: tuple(sorted(head for other, head in best if other == name)) for name in scores}

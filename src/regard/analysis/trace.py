@@ -27,7 +27,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class TraceSide:
-    """The tokens of a sentence, the words they form, and their positions in the original text."""
+    """The source or the target sentence of a trace: tokens, the words they form, positions in the original text."""
 
     tokens: tuple[str, ...]
     words: tuple[str, ...]  # as the model reads them: normalized, and lowercased if the tokenizer does that
@@ -38,7 +38,7 @@ class TraceSide:
 
     @property
     def word_spans(self) -> tuple[Span, ...]:
-        """For each word, the span from the start of its first token to the end of its last token."""
+        """For each word, its span in the text: start of its first token, end of its last token."""
         found: dict[int, Span] = {}
         for word, (start, end) in zip(self.word_of, self.spans, strict=False):  # a side may have no spans
             first, last = found.get(word, (start, end))
@@ -46,7 +46,7 @@ class TraceSide:
         return tuple(found.values())
 
     def merge(self, x: Tensor, dim: int, *, mean: bool) -> Tensor:
-        """Merge the tokens of each word along `dim`: by their mean if `mean`, otherwise by their sum."""
+        """Merge the entries of `x` along `dim`, one per token, to one per word: the mean if `mean`, else the sum."""
         index = torch.tensor(self.word_of, device=x.device)
         shape = list(x.shape)
         shape[dim] = len(self.words)
@@ -61,7 +61,7 @@ class TraceSide:
         return replace(self, tokens=self.words, word_of=tuple(range(len(self.words))), spans=self.word_spans)
 
     def shifted(self) -> TraceSide:
-        """The decoder input for this side: the start token, then all tokens but the end token."""
+        """The decoder input for this target sentence: the start token, then all tokens but the end token."""
         return TraceSide(
             ("<s>", *self.tokens[:-1]),
             ("<s>", *self.words[:-1]),
@@ -73,7 +73,7 @@ class TraceSide:
 
 @dataclass(frozen=True)
 class Trace:
-    """Source and target, and the values that the model computed for them.
+    """Attention weights, hidden states and probabilities that a model computed for one sentence pair.
 
     The target tokens are the output tokens, the end token last; row t of a decoder attention, state or distribution
     belongs to the step that predicts token t.
@@ -96,20 +96,20 @@ class Trace:
         return f"<Trace: {' '.join(self.source.words)} | {' '.join(self.target.words)} | {', '.join(self.weights)}>"
 
     def attention(self, name: str) -> Tensor:
-        """Weights [heads, queries, keys] of one attention, e.g. "decoder.2.cross"."""
+        """The weights [heads, queries, keys] of the attention layer `name`, e.g. "decoder.2.cross"."""
         if name in self.weights:
             return self.weights[name]
         guess = nearest(name, self.weights) or f"; there are {', '.join(self.weights) or 'none'}"
-        raise ModelError(f'the trace has no attention "{name}"{guess}')
+        raise ModelError(f'the trace has no attention layer "{name}"{guess}')
 
     def axes(self, name: str) -> tuple[TraceSide, TraceSide]:
-        """The sides of the queries and of the keys of an attention."""
+        """The tokens of the queries and the tokens of the keys of the attention layer `name`, each as a `TraceSide`."""
         if name.startswith("encoder."):
             return self.source, self.source
         return self.target, self.target.shifted() if name.endswith(".self") else self.source
 
     def by_words(self) -> Trace:
-        """The trace of words: weights are averaged over tokens of a query word, and summed over tokens of a key word.
+        """The trace by word: weights are averaged over the tokens of a query word, and summed over those of a key word.
 
         States and values are averaged, for display: weights times values no longer give the exact output. `next` keeps
         the row of the first token of each word.
@@ -141,7 +141,11 @@ class Trace:
 def record_trace(
     model: Seq2Seq, ids: Source, target_input_1T: Tensor, source: TraceSide, target: TraceSide, tree: SearchTree | None
 ) -> Trace:
-    """Run a model once over a sentence pair and record the trace. `tree`: the search that found the target, if any."""
+    """Run a model once over one sentence pair, and record the trace.
+
+    `ids` are the source tokens, `target_input_1T` is the decoder input; `source` and `target` are the texts of the
+    tokens and words; `tree` is the beam search that found the target, if any.
+    """
     with record(model) as tape, trace_states(model) as states:
         logits_1TV = model(ids, target_input_1T)
     outward = {}
@@ -165,7 +169,7 @@ def record_trace(
 
 
 class AttentionEntropy(NamedTuple):
-    """Entropy of one attention: one value per head, averaged over rows."""
+    """Entropy of the weights of one attention layer: one value per head, averaged over the queries."""
 
     bits_H: Tensor  # 0 if each row has all its weight on one key
     evenness_H: Tensor
@@ -173,7 +177,10 @@ class AttentionEntropy(NamedTuple):
 
 
 def attention_entropy(weights_HTS: Tensor) -> AttentionEntropy:
-    """The entropy of each head. A key whose weight is exactly zero in every head counts as invisible."""
+    """Entropy of the weights of each head, in bits and divided by the maximum for the visible keys.
+
+    A key whose weight is exactly zero in every head counts as invisible.
+    """
     bits_HT = _entropy(weights_HTS.double())
     seen_T = (weights_HTS != 0).any(0).sum(-1)
     has_choice_T = seen_T > 1
@@ -183,12 +190,12 @@ def attention_entropy(weights_HTS: Tensor) -> AttentionEntropy:
 
 
 def _entropy(probability: Tensor) -> Tensor:
-    """Entropy over the last axis, in bits."""
+    """Entropy in bits of the probabilities along the last axis."""
     return -torch.xlogy(probability, probability).sum(-1) / math.log(2)
 
 
 def next_tokens(log_probs_TV: Tensor, token: Callable[[int], str], top: int = 5) -> dict[str, Any]:
-    """A table of the `top` likeliest tokens of each position, for JSON; `token` maps an id to the text of the token.
+    """A table for JSON of the `top` likeliest next tokens at each of T positions; `token` maps an id to its text.
 
     The table has one row per position, and one column for each token that is among the `top` likeliest of any position.
     For each row, "rest" is the probability of all tokens without a column, "best" lists the columns of the likeliest
@@ -213,10 +220,10 @@ def next_tokens(log_probs_TV: Tensor, token: Callable[[int], str], top: int = 5)
 
 
 def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tuple[str, int, int]]) -> TraceSide:
-    """Assign tokens to words by their positions in the text that the tokens spell.
+    """Build a `TraceSide`: assign each token to the word that it overlaps in the text that the tokens spell.
 
-    `spans` are the positions of the tokens; `words` are (word, start, end). A token that overlaps no word becomes a
-    word of its own. Words that share a token are joined to one word, e.g. "l'amico".
+    `spans` are (start, end) of the tokens in this text; `words` are (word, start, end). A token that overlaps no word
+    becomes a word of its own. Words that share a token are joined to one word, e.g. "l'amico".
     """
     homes = [  # the words that each token overlaps
         [k for k, (_, first, after) in enumerate(words) if first < max(end, start + 1) and start < after]
@@ -235,7 +242,7 @@ def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tupl
 
 
 def place_in_text(side: TraceSide, spelled: str, text: str) -> TraceSide:
-    """The side with its spans converted from `spelled`, the normalized text, to `text`, the original text."""
+    """Convert the spans of `side`, positions in the normalized text `spelled`, to positions in the original `text`."""
     origins = [*_origins(spelled, text), (len(text), len(text))]
     last = len(spelled)
     spans = []
@@ -268,7 +275,7 @@ def _origins(spelled: str, text: str) -> list[Span]:
 
 
 def _key(character: str) -> str:
-    """The normalized form of a character for comparison: lower case, without diacritics; all white space is equal."""
+    """The form in which characters are compared: lower case, without diacritics; all white space is equal."""
     if character.isspace() or unicodedata.category(character) == "Cc":
         return " "
     return "_" if character == "▁" else unicodedata.normalize("NFKD", character)[0].lower()[0]

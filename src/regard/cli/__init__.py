@@ -5,14 +5,13 @@ The module of a command is imported when the command is called. Nothing here imp
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from regard import __version__
-from regard.errors import RegardError, SettingsError, Terminated, nearest
+from regard.errors import WRITE_ERRORS, RegardError, SettingsError, Terminated, nearest
 from regard.registry import TASKS
 from regard.system import keep_memory, use_utf8_output
 from regard.tasks import find as find_task
@@ -42,9 +41,6 @@ GENERAL = {
     },
 }
 """Commands that belong to no task, by group. Each has the module that contains it and its help in one line."""
-
-WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors that mean that the output cannot be written, e.g. because the disk is full."""
 
 
 def groups() -> dict[str, dict[str, tuple[str, str]]]:

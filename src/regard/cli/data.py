@@ -34,7 +34,8 @@ from regard.terminal import (
 
 
 def configure(parser: Parser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_ActionParser)
+    parser.intermixed, parser.usage = False, f"{parser.prog} ACTION [options]"
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", prog=parser.prog)
     for name, action in ACTIONS.items():
         one = actions.add_parser(name, help=action.help[0].lower() + action.help[1:].rstrip("."))
         one.description = "\n".join([action.help, "", *(f"  {example}" for example in action.examples)])
@@ -47,11 +48,6 @@ def configure(parser: Parser) -> None:
             one.add_argument(option, dest=f"{side}_language", metavar="CODE", default="", help=text)
         one.add_argument("--json", action="store_true", help="print JSON")
         action.configure(one)
-
-
-class _ActionParser(Parser):
-    def __init__(self, prog: str, **_: object):
-        super().__init__(prog)
 
 
 def _configure_clean(parser: Parser) -> None:
@@ -140,7 +136,9 @@ def _run_split(options: argparse.Namespace) -> int:
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SettingsError(f"--out {options.out}: cannot make this folder ({error.strerror})") from None
+        raise SettingsError(
+            f"--out {options.out}: cannot make this folder ({error.strerror}); choose another"
+        ) from None
     with atomic_files(outputs, force=options.force) as files:
         writers = {part: PairWriter(files[2 * place : 2 * place + 2]) for place, part in enumerate(asked)}
         pairs = watch(_read(options), "pairs", len(split.parts), doing="writing")
@@ -162,14 +160,14 @@ def _read(options: argparse.Namespace) -> Iterator[Pair]:
 
 def _clean_outputs(options: argparse.Namespace) -> list[Path]:
     if options.out and (options.out_source or options.out_target):
-        raise SettingsError("--out is one file with both sides; give it, or --out-source and --out-target")
+        raise SettingsError("give either --out (one file with both sides), or --out-source and --out-target")
     if bool(options.out_source) != bool(options.out_target):
         missing = "--out-target" if options.out_source else "--out-source"
         raise SettingsError(f"{missing} is missing: the two sides are written to two files; name both")
     if options.out and split_suffix(options.out)[0] != ".tsv":
         raise SettingsError(f"--out {options.out}: one file with both sides is TSV; name it .tsv, .tsv.gz or .tsv.zst")
     if options.out_source and options.out_source == options.out_target:
-        raise SettingsError(f"--out-source and --out-target are the same file, {options.out_source}")
+        raise SettingsError(f"--out-source and --out-target are the same file, {options.out_source}; give two files")
     return [path for path in (options.out, options.out_source, options.out_target) if path]
 
 
@@ -248,7 +246,10 @@ def show_report(report: CleaningReport, title: str) -> None:
 
 
 def show_split(split: Split, title: str) -> None:
-    """Print the sizes of the parts, the number of groups that share no sentence, and the size of the largest group."""
+    """Print the number of pairs in each part, and the number and largest size of the groups that stay together.
+
+    A group is a set of pairs that share no sentence with the pairs of other groups.
+    """
     sizes, total = split.sizes, len(split.parts)
     if not for_people():
         show_table([], (*sizes.items(), ("components", split.components), ("largest", split.largest)))
@@ -264,7 +265,9 @@ def show_split(split: Split, title: str) -> None:
         if sizes[part] < split.wanted[part]:
             show_note(f"{part} has fewer than {split.wanted[part]:,} pairs: the remaining groups are too large")
     largest = counted(split.largest, "pair")
-    show_note(f"{split.components:,} groups share no sentence; the largest has {largest}\n")
+    show_note(
+        f"{split.components:,} groups of pairs, which share no sentence with each other; the largest has {largest}\n"
+    )
 
 
 def show_written(outputs: Sequence[Path], flattened: int) -> None:

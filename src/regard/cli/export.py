@@ -59,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
     chosen = complete_options(options.to, given)
     quantization = chosen.get("quantization", "float32")
     if options.source and quantization == "float32":
-        raise SettingsError("--source measures the effect of --quantization int8 or int16; give one of them")
+        raise SettingsError(
+            "--source measures the effect of quantization; add --quantization int8 or int16, or leave out --source"
+        )
     opened = Run.open(options.run)
     require_exportable(opened.recipe, options.to, where=opened.folder)
     folder = Path(options.out) if options.out else opened.folder / folder_name(options.to, chosen)
@@ -77,7 +79,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _pairs_to_measure(run: Run, options: argparse.Namespace) -> list[Pair]:
-    """Pairs to measure quantization on: from --source and --target, else kept in the run, else from its test files."""
+    """Sentence pairs on which the loss of quality by quantization is measured.
+
+    They are those of --source and --target, else the held-out pairs in the run folder, else its test or valid files.
+    """
     if not options.source and (kept := run.held_out()):
         return kept
     data = run.recipe.data
@@ -95,7 +100,7 @@ def configure_import(parser: Parser) -> None:
 def run_import(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     if not folder.is_dir():
-        raise RunError(f"{folder}: there is no such folder")
+        raise RunError(f"{folder}: there is no such folder; give the folder with the files of the model")
     out = Run.refuse_existing(options.out or Path("runs") / folder.resolve().name)
     made = import_model(options.format, folder, out, print)
     command = find_task(made.recipe.data.task).command

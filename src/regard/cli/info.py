@@ -1,4 +1,4 @@
-"""`regard info`: the card of a run, or the layers of an architecture. `regard verify`: checksums of a run's files."""
+"""`regard info`: the card of a run (card.json), or an architecture. `regard verify`: checksums of a run's files."""
 
 from __future__ import annotations
 

@@ -13,9 +13,6 @@ from regard.run import Run
 from regard.server.settings import ServerSettings
 from regard.terminal import Command, Parser, brief
 
-NEEDED = ("fastapi", "uvicorn", "prometheus_client", "python_multipart")
-"""Modules of the extra "serve"."""
-
 
 def configure(parser: Parser) -> None:
     """Add one option for each server setting, without a default: `ServerSettings` has the defaults."""
@@ -53,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError("nothing to serve: give one or more run folders, e.g. runs/demo")
     for folder in options.runs:
         Run.open(folder)  # a wrong name is reported at once
-    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+    needed = ("fastapi", "uvicorn", "prometheus_client", "python_multipart")  # the extra "serve"
+    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
         raise SettingsError(f'serving needs {missing[0]}, which is not installed: pip install "regard[serve]"')
     from regard.server.serve import serve
 

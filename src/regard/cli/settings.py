@@ -14,7 +14,7 @@ from regard.config import DEFAULT_ARCH, Corpus, ModelSettings, presets
 from regard.config import settings_of as settings_of_arch
 from regard.config.recipe import all_sections, describe, find_task, join_tables
 from regard.errors import SettingsError, nearest
-from regard.terminal import Command, Parser, brief, console, for_people, listed, show_table, show_title
+from regard.terminal import Command, Parser, brief, console, for_people, show_table, show_title
 
 TYPES = {int: "integer", float: "number", bool: "true or false", str: "text"}
 
@@ -115,7 +115,7 @@ def _meaning(section: type) -> str:
 
 
 def _choose(what: str) -> dict[str, type]:
-    """The sections to show for `what`, the name of a section, a task or an architecture; none for a task."""
+    """The settings classes to show for `what` (a section, an architecture or a task) by title; empty for a task."""
     known = all_sections()
     if what in known:
         return {what: known[what]}
@@ -164,7 +164,9 @@ def task_help(task: str) -> str:
     lines = []
     if section := all_sections().get(task):
         shown = {f"{task}.{one.name} = {one.default}": brief(one.help) for one in settings_of(section)}
-        lines = [f"settings of {task} (for --set):", *(line[:100] for line in listed(shown)), ""]
+        width = max(map(len, shown))
+        rows = (f"  {name:<{width}}  {meaning}"[:100] for name, meaning in shown.items())
+        lines = [f"settings of {task} (for --set):", *rows, ""]
     return "\n".join([*lines, "regard settings lists every setting."]).replace("%", "%%")
 
 

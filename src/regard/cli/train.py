@@ -14,7 +14,7 @@ from regard.errors import SettingsError
 from regard.languages import language_scripts
 from regard.registry import TASKS
 from regard.run import Run
-from regard.terminal import Command, Parser, add_set, add_setting, given_settings
+from regard.terminal import Command, Options, Parser, add_set, add_setting, given_settings
 
 if TYPE_CHECKING:
     from regard.tasks.train import TrainingJob
@@ -63,7 +63,7 @@ def add_data(parser: Parser, *, pairs: bool = True) -> None:
         )
 
 
-def add_run(parser: Parser) -> argparse._ArgumentGroup:
+def add_run(parser: Parser) -> Options:
     run = parser.add_argument_group("run")
     run.add_argument(
         "--out", metavar="DIR", help="the run folder to make (default: runs/ and the languages, file or model)"
@@ -89,10 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def given_table(options: argparse.Namespace, need: str) -> dict[str, Any]:
-    """The settings given by the options, as nested tables.
-
-    `need` is the advice in the error message if training data is missing; if `need` is empty, it may be missing.
-    """
+    """The settings given by the options. `need`: advice if training data is missing; if empty, it may be missing."""
     table = given_settings(options)
     data = table.setdefault("data", {})
     if corpora := pair_up(options.source, options.target):
@@ -168,10 +165,7 @@ def run_finetune(options: argparse.Namespace) -> int:
 
 def configure_resume(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="A.B=C",
-        help="change a setting of the training, e.g. train.max_steps=20000; repeatable",
-    )  # fmt: skip
+    add_set(parser, "train.max_steps=20000", "change a setting of the training")
 
 
 def run_resume(options: argparse.Namespace) -> int:

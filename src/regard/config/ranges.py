@@ -16,7 +16,7 @@ from regard.errors import SettingsError
 
 @dataclass(frozen=True)
 class Range:
-    """The allowed values of a number, or of each element of a tuple: low <= value <= high, above < value < below."""
+    """Allowed values of a number, or of each number in a tuple: low <= value <= high, above < value < below."""
 
     low: float | None = None
     high: float | None = None
@@ -50,7 +50,7 @@ Layers = Annotated[int, Range(1, 256)]
 
 
 class CheckedSettings:
-    """Base of all settings classes: checks the ranges of all values, then calls `check`."""
+    """Base class of all settings dataclasses: when one is made, checks the ranges of all values and calls `check`."""
 
     section: ClassVar[str] = ""
     """Name of the section in a recipe, for error messages."""
@@ -61,24 +61,24 @@ class CheckedSettings:
             value = getattr(self, name)
             for number in value if isinstance(value, tuple) else (value,):
                 if isinstance(number, float) and not math.isfinite(number):
-                    raise SettingsError(f"{self.section}.{name} must be a finite number")
+                    raise SettingsError(f"{self.section}.{name} must be a finite number, not {number}")
                 if allowed is not None and number is not None and number not in allowed:
                     raise SettingsError(f"{self.section}.{name} must be {allowed}, not {number}")
         self.check()
 
     def check(self) -> None:
-        """Raise a `SettingsError` if some settings contradict each other; subclasses override this."""
+        """Raise a `SettingsError` if settings contradict each other; does nothing here, subclasses override it."""
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise a `SettingsError` unless the condition holds."""
+    """Raise a `SettingsError` with this message unless the condition is true."""
     if not condition:
         raise SettingsError(message)
 
 
 @functools.cache
 def _ranges(settings: type) -> dict[str, Range | None]:
-    """The range of each field, by name; None for a field without a range."""
+    """The range of each field of a settings class, by name; None for a field without a range."""
     hints, found = get_type_hints(settings, include_extras=True), {}
     for field in fields(settings):
         kinds = (hints[field.name], *get_args(hints[field.name]))  # the type, and the members of `Share | None`

@@ -34,7 +34,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 def read_table(path: str | Path) -> dict[str, Any]:
-    """Tables of a recipe file. Only `format` (default: current) is checked; older formats are converted."""
+    """Read a recipe file as {section: {setting: value}}. Older formats are converted; settings are not checked yet."""
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -45,7 +45,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: not valid TOML: {error}{hint}") from None
     version = table.get("format", FORMAT)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise SettingsError(f"{path}: format must be a whole number of at least 1, not {version!r}")
+        raise SettingsError(f"{path}: format must be a whole number of at least 1, not {version!r}; remove it")
     if version > FORMAT:
         known = f"this version of Regard reads formats up to {FORMAT}"
         raise SettingsError(f"{path}: has format {version}, written by a newer version; {known}: update Regard")
@@ -55,7 +55,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
 
 
 def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """A copy of nested tables, changed by overrides of the form `section.key=value`."""
+    """A copy of the recipe `table`, changed by overrides of the form `section.key=value`, e.g. "train.seed=2"."""
     merged = join_tables(table, {})
     for override in overrides:
         name, sign, raw = override.partition("=")
@@ -73,9 +73,10 @@ def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
 
 
 def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
-    """Build and check a recipe from nested tables. `where`: the place that error messages name.
+    """Build a recipe from {section: {setting: value}}; checks names, types and ranges.
 
-    A missing setting gets the default of the task, or if the task has none, the default of the settings class.
+    Missing settings get the defaults of the task, else of their settings class. Error messages begin with `where`, e.g.
+    the name of the file.
     """
     data = table.get("data", {})
     name = data.get("task", DataSettings.task) if isinstance(data, Mapping) else DataSettings.task
@@ -96,7 +97,7 @@ def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
 
 
 def find_task(name: str, where: str = "data.task") -> Task:
-    """The task with this name; imports the module that the registry gives for it."""
+    """The task with this name; imports its module. If there is none, the error message begins with `where`."""
     task: Task = import_module("regard.tasks").find(name, where)
     return task
 
@@ -106,7 +107,7 @@ def _settings_class(task: Task) -> Any:
 
 
 def join_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two recipes, given as nested tables. For a setting that is in both, the value in `above` is used."""
+    """Merge two recipes, given as {section: {setting: value}}. If both have a setting, the value in `above` is used."""
     merged = {key: dict(value) if isinstance(value, Mapping) else value for key, value in below.items()}
     for section, values in above.items():
         beside = merged.get(section, {})
@@ -116,7 +117,7 @@ def join_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str,
 
 
 def to_table(settings: Any) -> dict[str, Any]:
-    """Settings as tables that `make_recipe` can read. Of a `Recipe`, only sections that its task uses are included."""
+    """Convert a `Recipe` (only the sections that its task uses), or one section, to dictionaries for `make_recipe`."""
     if not isinstance(settings, Recipe):
         return dataclasses.asdict(settings, dict_factory=lambda items: {key: v for key, v in items if v is not None})
     task = find_task(settings.data.task)
@@ -131,13 +132,13 @@ def all_sections() -> dict[str, type]:
 
 
 def _sections(task: Task) -> list[str]:
-    """The sections of recipes for this task."""
+    """The names of the sections that recipes for this task have."""
     names = {"search": task.writes, task.name: task.settings}
     return ["data", "tokenizer", "model", "train", *(name for name, is_used in names.items() if is_used)]
 
 
 def _refuse_other_sections(table: Mapping[str, Any], task: Task, where: str) -> None:
-    """Raise an error for sections that do not exist, or that the task does not use."""
+    """Raise an error that begins with `where` if `table` has a section that is unknown or not for this task."""
     own = _sections(task)
     for name in table:
         if name in own:
@@ -151,7 +152,7 @@ def _refuse_other_sections(table: Mapping[str, Any], task: Task, where: str) -> 
 
 @functools.cache
 def describe(settings: type) -> Mapping[str, str]:
-    """The help text of each field: the string below the field in the source of the class or of its base classes."""
+    """The help text of each field of a settings class: the string below the field in the source code."""
     texts: dict[str, str] = {}
     for cls in filter(dataclasses.is_dataclass, reversed(settings.__mro__)):
         body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
@@ -164,13 +165,13 @@ def describe(settings: type) -> Mapping[str, str]:
 
 
 def _build(kind: Any, table: Any, where: str, section: str) -> Any:
-    """Build settings of the class `kind` from a table; checks names and types.
+    """Build settings of the class `kind` from `table`, a dictionary of values by name; checks names and types.
 
-    Settings that are not in the table keep their defaults; the defaults of a model are those of its preset. `where` and
-    `section` are for error messages.
+    Settings that are not in the table keep their defaults; the defaults of a model are those of its preset. Error
+    messages begin with `where`; `section` is the name of the section.
     """
     if not isinstance(table, Mapping):
-        raise SettingsError(f"{where}: {section} must be a table of settings")
+        raise SettingsError(f"{where}: {section} must be a table of settings, not {table!r}")
     base = settings_of(table.get("arch", DEFAULT_ARCH), where) if kind is ModelSettings else kind()
     hints = get_type_hints(type(base))
     names = [f"{section}.{field.name}" for field in dataclasses.fields(base)]

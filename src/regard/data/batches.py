@@ -34,7 +34,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """Base class of batches. A field is a tensor whose first dimension is the batch, another batch, or a number."""
+    """Base class of batches. Its fields are tensors with the batch as first dimension, other batches, or numbers."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
         """A copy in which every tensor is replaced by `change(tensor)`."""
@@ -49,7 +49,7 @@ class TensorBatch:
         return self.map(lambda tensor: tensor.to(device))
 
     def rows(self, index_R: Tensor) -> Self:
-        """A batch of only the items at positions `index_R` of this batch. The padded length does not change."""
+        """A batch of the R items at the positions `index_R` of this batch. The padded length does not change."""
         return self.map(lambda tensor: tensor[index_R])
 
 
@@ -77,7 +77,7 @@ class Batch(TensorBatch):
     target_tokens: int
 
     def twice(self) -> Batch:
-        """The batch with every pair twice: R-Drop computes each pair with two different dropout masks."""
+        """A batch of all pairs and then all again: R-Drop computes each pair with two different dropout masks."""
         twice = self.map(lambda tensor: torch.cat([tensor, tensor]))
         return replace(twice, source_tokens=2 * self.source_tokens, target_tokens=2 * self.target_tokens)
 
@@ -93,7 +93,10 @@ def make_batch(
     target_pad: int,
     index: Index | None = None,
 ) -> Batch:
-    """Make a batch of pairs of token ids. `index`: the indices of the pairs in the store; default: 0, 1, ..."""
+    """Make a padded batch of pairs (source ids, target ids). `source_pad`, `target_pad`: ids of the padding tokens.
+
+    `index`: the indices of the pairs in the store; default: 0, 1, ...
+    """
     source = make_sources([source for source, _ in pairs], source_pad)
     output_BT, mask_BT = _pad([target for _, target in pairs], target_pad)
     input_BT = np.full_like(output_BT, SOS)
@@ -110,13 +113,13 @@ def make_batch(
 
 
 def make_sources(sentences: Sentences, pad: int) -> TokenSource:
-    """Make a padded batch of sentences, given as token ids; EOS is appended to each."""
+    """Make a padded batch of sentences, given as token ids; EOS is appended to each. `pad`: id of the padding token."""
     ids_BS, mask_BS = _pad(sentences, pad)
     return TokenSource(torch.from_numpy(ids_BS), torch.from_numpy(mask_BS))
 
 
 def _pad(rows: Sentences, pad: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Token ids of several sentences as one padded array, EOS appended to each, and the mask (False at padding)."""
+    """Pad sentences of token ids to one array, with EOS after each; also return the mask, which is False at padding."""
     lengths_B = np.fromiter(map(len, rows), np.int64, len(rows))
     place_S = np.arange(lengths_B.max() + 1)
     ids_BS = np.full((len(rows), len(place_S)), pad, np.int64)
@@ -127,7 +130,7 @@ def _pad(rows: Sentences, pad: int) -> tuple[NDArray[np.int64], NDArray[np.bool_
 
 @dataclass(frozen=True)
 class DocumentBatch(TensorBatch):
-    """Padded documents and their labels. A document is a list of segments: each a sentence, or several sentences."""
+    """Padded documents and their labels. A document is a list of U segments; each is one sentence or several."""
 
     ids_BUS: Tensor
     mask_BUS: Tensor
@@ -138,7 +141,7 @@ class DocumentBatch(TensorBatch):
 
     @property
     def target_tokens(self) -> int:
-        """Number of documents. The loss of a batch is a sum over documents, which training divides by this number."""
+        """Number of documents, by which training divides the loss of a batch: here the loss is a sum over documents."""
         return len(self.target_BL)
 
 
@@ -146,10 +149,11 @@ def make_documents(
     documents: Sequence[Sentences], pad: int, window: int = 0, labels: Sequence[Sequence[int]] = (), count: int = 0,
     index: Index | None = None,
 ) -> DocumentBatch:  # fmt: skip
-    """Make a batch of documents. `window`: see `_segments`.
+    """Make a padded batch of documents, each given as its sentences of token ids. `pad`: id of the padding token.
 
-    `labels`: the label indices of each document. `count`: the number of labels that exist. `index`: the indices of the
-    documents in the store; default: 0, 1, ...
+    `window`: 0: each sentence is a segment; else consecutive sentences are joined into segments of at most `window`
+    tokens. `labels`: the label indices of each document. `count`: the number of labels that exist. `index`: the indices
+    of the documents in the store; default: 0, 1, ...
     """
     segments = [_segments([len(sentence) for sentence in sentences], window) for sentences in documents]
     lengths_BU = np.zeros((len(documents), max(map(len, segments))), np.int64)
@@ -166,9 +170,9 @@ def make_documents(
 
 
 def _segments(lengths: Sequence[int], window: int) -> Sequence[int]:
-    """The lengths of the segments of a document whose sentences have these `lengths`.
+    """The lengths of the segments of a document whose sentences have the lengths `lengths`.
 
-    With `window` 0, each sentence is a segment. Otherwise a segment is as many sentences as fit into `window` tokens.
+    With `window` 0, each sentence is a segment; else consecutive sentences are joined up to `window` tokens.
     """
     if not window:
         return lengths
@@ -186,7 +190,7 @@ def _segments(lengths: Sequence[int], window: int) -> Sequence[int]:
 
 
 class BatchPosition(NamedTuple):
-    """The number of an epoch (the first is 0), and the position in the stream of batches at which this epoch starts."""
+    """The number of an epoch (the first is 0), and the index of its first batch in the endless stream of batches."""
 
     epoch: int
     position: int
@@ -196,10 +200,10 @@ START = BatchPosition(0, 0)
 
 
 class BatchStream:
-    """The endless stream of training batches. A batch is an array of the indices of its items.
+    """The endless stream of training batches. A batch is an array of the indices of its items (pairs or documents).
 
-    In every epoch, each item is used as often as its weight says. Process r of n takes the positions p with
-    p % n == r, so that n processes together use the same batches as one process.
+    In every epoch, each item is used as often as the weight of its corpus says. Process r of n takes the positions p
+    with p % n == r, so that n processes together use the same batches as one process.
     """
 
     def __init__(
@@ -210,9 +214,14 @@ class BatchStream:
         weights: Sequence[StorePart] = (),
         known: BatchPosition = START,
     ):
-        """`known`: start of the first epoch that can be read, as from `mark`; other arguments: see `epoch_batches`."""
+        """`known`: an epoch and its start, as returned by `mark`, before which no batch will be read.
+
+        The other arguments are those of `epoch_batches`.
+        """
         if not len(lengths[0]):
-            raise TrainingError("there is nothing to train on: every pair has an empty side or exceeds data.max_length")
+            raise TrainingError(
+                "nothing to train on: every pair has an empty side or exceeds data.max_length; check the data"
+            )
         self._marks = [known]
         self._plan = lru_cache(maxsize=1)(lambda epoch: epoch_batches(lengths, budget, seed, epoch, weights))
 
@@ -227,19 +236,19 @@ class BatchStream:
             self._marks.append(BatchPosition(last.epoch + 1, last.position + len(self._plan(last.epoch))))
         place = bisect(self._marks, position, key=lambda mark: mark.position) - 1
         if place < 0:
-            raise ValueError(f"position {position} is before {self._marks[0]}, where this stream starts")
+            raise ValueError(f"position {position} is before {self._marks[0].position}, where this stream starts")
         return self._marks[place]
 
 
 def epoch_batches(
     lengths: tuple[Ids, Ids], budget: int, seed: int, epoch: int, weights: Sequence[StorePart] = ()
 ) -> list[Index]:
-    """The batches of one epoch, in the order of training. The result depends only on the arguments.
+    """The batches of epoch number `epoch`, in the order of training, as arrays of item indices.
 
     `lengths`: number of source tokens and number of target tokens of each item. `weights`: the corpora and how often
     their items are used; empty: every item once. A batch has at most `budget` tokens: the number of its items times the
-    length of its longest side, with EOS or SOS. An item with more tokens is a batch of its own. The items of a batch
-    have similar lengths on both sides.
+    length of its longest source or target, with EOS or SOS. An item with more tokens is a batch of its own. The items
+    of a batch have similar source lengths and similar target lengths. The result depends only on the arguments.
     """
     chance = np.random.Generator(np.random.PCG64([seed % (1 << 64), epoch]))
     order = chance.permutation(_epoch_items(len(lengths[0]), weights, chance))  # the order within equal lengths
@@ -255,9 +264,9 @@ def epoch_batches(
 
 
 def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False) -> list[list[int]]:
-    """Divide sequences, longest first, into batches of at most `budget` tokens with padding.
+    """Divide sequences of these lengths, longest first, into batches of at most `budget` tokens including padding.
 
-    Each batch is a list of indices into `lengths`. `skip_empty`: sequences of length 0 are left out.
+    A batch is a list of indices of sequences. `skip_empty`: leave out sequences of length 0.
     """
     sizes = np.asarray(lengths, np.int64)
     order = np.argsort(-sizes, kind="stable")
@@ -267,10 +276,10 @@ def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False)
 
 
 def batch_bounds(longest: NDArray[np.integer], budget: int) -> list[int]:
-    """Divide rows of the lengths `longest` into batches: batch n has the rows result[n] to result[n + 1] - 1.
+    """Divide consecutive rows into batches: batch n has the rows result[n] to result[n + 1] - 1.
 
-    In a batch, the number of rows times the largest length is at most `budget`. An empty row counts as length 1, and a
-    row longer than `budget` is a batch of its own.
+    `longest`: the lengths of the rows. In a batch, the number of rows times the largest length is at most `budget`. An
+    empty row counts as length 1, and a row longer than `budget` is a batch of its own.
     """
     longest = np.maximum(longest, 1)
     bounds = [0]
@@ -283,9 +292,9 @@ def batch_bounds(longest: NDArray[np.integer], budget: int) -> list[int]:
 
 
 def _epoch_items(pairs: int, weights: Sequence[StorePart], chance: np.random.Generator) -> Index:
-    """The indices of the items of an epoch. `pairs`: the number of items in the store.
+    """The indices of the items of an epoch, from a store of `pairs` items whose corpora have the weights `weights`.
 
-    An item of weight 2.3 occurs twice, and once more with probability 0.3.
+    Weight 2.3 means that each item occurs twice, and once more with probability 0.3. `chance`: random generator.
     """
     items, start = [], 0
     for end, weight in weights or (StorePart(pairs, 1.0),):

@@ -47,7 +47,7 @@ class Phrase:
 
 
 def corpus_of(name: str) -> str:
-    """The name without its part: "phrasebook:valid" gives "phrasebook"; "" if `name` is no built-in corpus."""
+    """The corpus in the name of a part: "phrasebook:valid" gives "phrasebook"; "" if it is not a built-in corpus."""
     corpus = name.partition(":")[0]
     return corpus if corpus in BUILTIN else ""
 
@@ -93,13 +93,13 @@ def read_conversations(part: str = "train") -> tuple[tuple[str, ...], ...]:
 
 
 def read_texts(name: str) -> Iterator[str]:
-    """The texts of the part `name`, e.g. "phrasebook:valid": source sentences of pairs, or turns of conversations."""
+    """The texts of the part `name`: the source sentences of "phrasebook:valid", the turns of "smalltalk:valid"."""
     for row in _rows(corpus_of(name), part_of(name)):
         yield from row["turns"] if "turns" in row else [row["source"]]
 
 
 def part_hash(name: str) -> str:
-    """SHA-256 of a part, e.g. "phrasebook:valid": of the lines "source, tab, target", or of JSON lists of turns."""
+    """SHA-256 of a part, e.g. "phrasebook:valid": of lines (source, tab, target), or of conversations as JSON lists."""
     digest = hashlib.sha256()
     for row in _rows(corpus_of(name), part_of(name)):
         text = json.dumps(row["turns"]) if "turns" in row else f"{row['source']}\t{row['target']}\n"

@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from regard.data.pairs import Pair
 from regard.data.split import SeenTexts, pair_text
@@ -22,7 +21,7 @@ from regard.languages import common_scripts, language_scripts, share_in
 
 @dataclass(frozen=True)
 class CleaningSettings:
-    """Which pairs to remove from a corpus. The defaults remove pairs that harm training, and few others."""
+    """Settings: which pairs to remove from a corpus. The defaults remove pairs that harm training, and few others."""
 
     source_language: str = ""
     """Language code of the source; determines the expected script."""
@@ -48,11 +47,11 @@ class CleaningSettings:
     def __post_init__(self) -> None:
         for name in ("max_words", "max_characters"):
             if getattr(self, name) < 0:
-                raise SettingsError(f"{name} must not be negative")
+                raise SettingsError(f"{name} must be 0 (no limit) or more, not {getattr(self, name)}")
         if self.max_length_ratio != 0 and not self.max_length_ratio >= 1:
-            raise SettingsError("max_length_ratio must be at least 1, or 0 for no limit")
+            raise SettingsError(f"max_length_ratio must be at least 1, or 0 for no limit, not {self.max_length_ratio}")
         if not 0 <= self.min_script <= 1:
-            raise SettingsError("min_script must be between 0 and 1")
+            raise SettingsError(f"min_script must be between 0 and 1, not {self.min_script}")
 
 
 RULES = {
@@ -68,13 +67,6 @@ RULES = {
 """Reasons to remove a pair, in the order in which they are tried."""
 
 
-class RemovedExample(NamedTuple):
-    """A removed pair and its number in the corpus; the first pair is 1."""
-
-    number: int
-    pair: Pair
-
-
 @dataclass
 class CleaningReport:
     """Counts of kept and removed pairs, updated while the pairs are read."""
@@ -83,16 +75,16 @@ class CleaningReport:
     kept: int = 0
     removed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RULES, 0))
     """Number of removed pairs by rule, in the order of `RULES`."""
-    examples: dict[str, list[RemovedExample]] = field(default_factory=lambda: {name: [] for name in RULES})
-    """The first few removed pairs of each rule."""
+    examples: dict[str, list[tuple[int, Pair]]] = field(default_factory=lambda: {name: [] for name in RULES})
+    """The first few removed pairs of each rule, each with its number in the corpus; the first pair is 1."""
 
 
 def clean(
     pairs: Iterable[Pair], settings: CleaningSettings, examples: int = 3
 ) -> tuple[Iterator[Pair], CleaningReport]:
-    """A stream of the pairs that no rule removes, and a report that is updated while the stream is read.
+    """An iterator of the pairs that no rule removes, and a report, which is complete when all pairs have been read.
 
-    `examples` is the largest number of removed pairs per rule that the report keeps.
+    `examples`: how many removed pairs the report shows for each rule.
     """
     report = CleaningReport()
 
@@ -108,7 +100,7 @@ def clean(
                 continue
             report.removed[name] += 1
             if len(report.examples[name]) < examples:
-                report.examples[name].append(RemovedExample(number, pair))
+                report.examples[name].append((number, pair))
 
     return keep(iter(pairs)), report
 
@@ -132,7 +124,7 @@ _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|([A-Za-z][A-Za-z0-9]{1
 def _make_checks(settings: CleaningSettings, head: Sequence[Pair]) -> dict[str, Callable[[Pair], bool]]:
     """For each rule that is turned on, a function that returns whether the rule removes a pair.
 
-    `head`: the first pairs of the corpus. If the language of a side is unknown, the letters of `head` give its scripts.
+    `head`: the first pairs of the corpus, whose letters show the script of a language that the settings do not name.
     """
     words, characters = settings.max_words or math.inf, settings.max_characters or math.inf
 

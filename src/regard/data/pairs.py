@@ -31,17 +31,14 @@ class Pair(NamedTuple):
 
 
 class Languages(NamedTuple):
-    """Codes of the languages to read, for files that may hold several languages; empty if not given."""
+    """Codes of the source and target language to read from files that may hold several; empty strings if not given."""
 
     source: str
     target: str
 
 
 def find_language(asked: str, codes: Iterable[str]) -> str | None:
-    """The first of `codes` that equals `asked`, or else the first that extends it: "en" finds "EN-US".
-
-    Letter case is ignored. None if there is no such code, or `asked` is empty.
-    """
+    """The first of `codes` that equals `asked`, else the first that extends it: "en" finds "EN-US"; else None."""
     wanted, codes = normalize_code(asked), list(codes)
     if not wanted:
         return None
@@ -55,7 +52,7 @@ def find_language(asked: str, codes: Iterable[str]) -> str | None:
 
 
 def read_corpus(corpus: Corpus, source_language: str = "", target_language: str = "") -> Iterator[Pair]:
-    """Stream the pairs of a corpus, unchanged. A file is not held in memory, except for PO (see `read_po`).
+    """Stream the pairs of a corpus, unchanged. A file is not held in memory, except for PO files.
 
     The language codes select the sides in files that name languages: TMX, PO, TSV, JSON lines and Parquet.
     """
@@ -64,7 +61,7 @@ def read_corpus(corpus: Corpus, source_language: str = "", target_language: str 
             raise CorpusError(corpus.source, "the phrasebook holds both sides; give it without --target")
         return (Pair(phrase.source, phrase.target) for phrase in read_phrases(part_of(corpus.source)))
     if not corpus.source:
-        raise CorpusError("--source", "no file given")
+        raise CorpusError("--source", "no file given; name one")
     if corpus.target:
         for name in (corpus.source, corpus.target):
             if split_suffix(name)[0] in READERS:
@@ -77,12 +74,12 @@ def read_corpus(corpus: Corpus, source_language: str = "", target_language: str 
             both = f"or one file with both ({', '.join(READERS)})"
             raise CorpusError(path, f"holds one side only; give the other as --target, {both}")
     if suffix == ".parquet" and compression:
-        raise CorpusError(path, f"Parquet is packed inside already; unpack the {compression} first")
+        raise CorpusError(path, f"Parquet is compressed inside already; decompress the {compression} file first")
     return READERS[suffix](path, Languages(source_language, target_language))
 
 
 def content_hash(corpus: Corpus) -> str:
-    """SHA-256 of the bytes of the corpus: of its one file, or of the source file followed by the target file."""
+    """SHA-256 of a corpus: of the bytes of its one file, or of the source file followed by the target file."""
     if corpus_of(corpus.source):
         return part_hash(corpus.source)
     digest = hashlib.sha256()
@@ -108,7 +105,7 @@ def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
 
 
 def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Read two columns. If the first row has the two language codes, or "source" and "target", it is a header.
+    """Read pairs from TSV. If the first row has the two language codes, or "source" and "target", it is a header.
 
     The header determines which columns are read. Without a header, the first two columns are source and target.
     """
@@ -122,7 +119,7 @@ def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:
 
 
 def read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Read one JSON object per line. Its keys are the two language codes, or "source" and "target".
+    """Read pairs from JSON lines: objects whose keys are the two language codes, or "source" and "target".
 
     The keys may also be in an inner object "translation". An empty line is a pair with two empty sides.
     """
@@ -145,7 +142,7 @@ def _pair_from_record(record: Mapping[str, Any], languages: Languages, path: Pat
     sides = [holder[key] for key in keys]
     for key, side in zip(keys, sides, strict=True):
         if not isinstance(side, str | None):
-            raise CorpusError(path, f'"{key}" is not text', line=number)
+            raise CorpusError(path, f'the value of "{key}" is not a string', line=number)
         try:
             (side or "").encode()
         except UnicodeEncodeError:
@@ -167,7 +164,7 @@ def _find_keys(keys: tuple[str, ...], languages: Languages) -> tuple[str, str] |
 
 
 def read_parquet(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Read the columns with the same names as the keys in `read_jsonl`. A null value is an empty side."""
+    """Read pairs from Parquet columns, named like the keys in `read_jsonl`. A null value is read as empty text."""
 
     def choose(columns: list[str]) -> Sequence[str]:
         if "translation" in columns:
@@ -187,7 +184,7 @@ _CODE_TAGS = frozenset({"bpt", "ept", "it", "ph", "ut"})
 
 
 def read_tmx(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Read the translation units that have both languages. Of several texts in a language, the first is used."""
+    """Read pairs from the TMX units that have both languages. Of several texts in a language, the first is used."""
     found: dict[str, None] = {}  # an ordered set
     any_pair = False
     for unit in _read_units(path):
@@ -200,7 +197,7 @@ def read_tmx(path: Path, languages: Languages) -> Iterator[Pair]:
             any_pair = True
             yield Pair(segments[source], segments[target])
     if not found:
-        raise CorpusError(path, "no translation unit in this file")
+        raise CorpusError(path, "no translation unit in this file; check that it is TMX")
     if not any_pair:
         asked = f'no translation unit with "{languages.source}" and "{languages.target}"'
         raise CorpusError(path, f"{asked}; it has {', '.join(found)}")
@@ -222,11 +219,11 @@ def _read_units(path: Path) -> Iterator[ElementTree.Element]:
         except ElementTree.ParseError as error:
             raise CorpusError(path, f"broken XML ({str(error).partition(':')[0]})", line=error.position[0]) from None
         except (LookupError, ValueError) as error:
-            raise CorpusError(path, f"XML in an encoding that cannot be read ({error})") from None
+            raise CorpusError(path, f"XML in an encoding that cannot be read ({error}); convert it to UTF-8") from None
 
 
 def _segments(unit: ElementTree.Element) -> dict[str, str]:
-    """The text of a translation unit by language code, in the order of the file."""
+    """The texts of a TMX translation unit by language code, in the order of the file, without markup."""
     segments: dict[str, str] = {}
     for variant in unit:
         if _local_name(variant) != "tuv":
@@ -253,21 +250,21 @@ _CLOSED = re.compile(r'(?<!\\)(?:\\\\)*"$')  # a quotation mark that is not esca
 
 
 def read_po(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Read the translated entries of a gettext catalog: untranslated, fuzzy and obsolete entries are skipped.
+    """Read pairs from a gettext catalog (PO file); untranslated, fuzzy and obsolete entries are skipped.
 
     A plural entry gives several pairs: the singular with the first translation, and the plural with each of the other
-    translations. If there is only one translation, both are paired with it. If the language of the catalog is the
-    source language, source and target are swapped. The whole file is held in memory, since polib does so.
+    translations. If there is only one translation, singular and plural are paired with it. If the language of the
+    catalog is the source language, source and target are swapped. The whole file is held in memory by polib.
     """
     catalog = _parse_po(path)
     code, backwards = catalog.metadata.get("Language", ""), False
     if code and languages.target and not find_language(languages.target, [code]):
         if not find_language(languages.source, [code]):
-            raise CorpusError(path, f'translated into "{code}", not into "{languages.target}"')
+            raise CorpusError(path, f'translated into "{code}", not into "{languages.target}"; correct --from and --to')
         backwards = True
     finished = [entry for entry in catalog if entry.translated()]
     if not finished:
-        raise CorpusError(path, f"no finished translation among its {len(catalog)} entries")
+        raise CorpusError(path, f"no finished translation among its {len(catalog)} entries; fuzzy entries are not used")
     for entry in finished:
         pairs = [(entry.msgid, entry.msgstr)]
         if entry.msgid_plural:
@@ -314,7 +311,7 @@ READERS: Mapping[str, Callable[[Path, Languages], Iterator[Pair]]] = {
 
 
 class PairWriter:
-    """Writes pairs to two parallel text files, or to one TSV file."""
+    """Writes pairs to `files`: two files of source and target lines, or one TSV file."""
 
     def __init__(self, files: Sequence[TextIO]):
         self._files = files

@@ -29,7 +29,11 @@ Find = Callable[[list[str]], Sequence[int] | None]
 
 
 def by_name(*columns: Sequence[str]) -> Find:
-    """A function that finds columns by name. Each of `columns` lists the possible names of one column."""
+    """Make the function `find` for `read_tsv` and `read_csv`, which finds the wanted columns by their names.
+
+    Each of `columns` lists the possible names of one wanted column, in lower case. The function takes the cells of a
+    header, in lower case, and returns the indices of the wanted columns, or None if one is missing.
+    """
 
     def find(cells: list[str]) -> Sequence[int] | None:
         places = [next((cells.index(name) for name in names if name in cells), None) for names in columns]
@@ -41,10 +45,11 @@ def by_name(*columns: Sequence[str]) -> Find:
 def read_tsv(
     path: Path, form: Sequence[str], find: Find, *, rest: bool = False, keep_empty: bool = False
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line number and cells of each row. Quotation marks are ordinary characters.
+    """Yield line number and wanted cells of each row of a TSV file. Quotation marks are ordinary characters.
 
-    `find` finds the columns in the header. Without a header, the first columns are read. `form`: names of the wanted
-    columns, for error messages. `rest`: the last wanted column may contain tabs if it is also the last in the file.
+    `form`: names of the wanted columns, for error messages. `find`: takes the cells of the first row and returns the
+    indices of the wanted columns, or None if the file has no header; then the first `len(form)` columns are wanted.
+    `rest`: the last wanted column may contain tabs if it is also the last in the file.
     `keep_empty`: an empty line is a row of empty cells; otherwise lines without text are skipped.
     """
     wanted = f"a row is {', tab, '.join(form)}"
@@ -69,7 +74,11 @@ def read_tsv(
 
 
 def read_csv(path: Path, find: Find, missing: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line number and cells of each row; cells may be quoted. `missing`: names of the columns, for an error."""
+    """Yield line number and wanted cells of each row of a CSV file with a header; cells may be quoted.
+
+    `find`: takes the cells of the header and returns the indices of the wanted columns, or None if one is missing.
+    `missing`: the names of the wanted columns, for the error message in this case.
+    """
     csv.field_size_limit(sys.maxsize)  # a text may be long
     rows = csv.reader(f"{line}\n" for line in read_lines(path))
     try:
@@ -92,7 +101,10 @@ def read_csv(path: Path, find: Find, missing: str) -> Iterator[tuple[int, tuple[
 def read_table(
     path: Path, form: Sequence[str], columns: Sequence[Sequence[str]], *, rest: bool = False
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line number and cells of each row of a .tsv or .csv file; see `by_name` and `read_tsv` for the arguments."""
+    """Yield line number and wanted cells of each row of a .tsv or .csv file.
+
+    `columns`: the possible names of each wanted column, in lower case. `form` and `rest`: see `read_tsv`.
+    """
     if split_suffix(path)[0] == ".csv":
         return read_csv(path, by_name(*columns), ", and ".join(" or ".join(names) for names in columns))
     return read_tsv(path, form, by_name(*columns), rest=rest)
@@ -103,7 +115,7 @@ def read_table(
 
 
 def read_json_lines(path: Path, empty: Any = None) -> Iterator[tuple[int, Any]]:
-    """Line number and value of each line. `empty`: the value of a line without text; None: such lines are skipped."""
+    """Yield line number and JSON value of each line. `empty`: the value of a line without text; None: it is skipped."""
     for number, line in enumerate(read_lines(path), 1):
         if not line or line.isspace():
             if empty is not None:
@@ -121,21 +133,24 @@ def read_json_lines(path: Path, empty: Any = None) -> Iterator[tuple[int, Any]]:
         yield number, value
 
 
-def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and JSON object of each line. A value that is not an object is an error.
+def read_objects(path: Path, form: str, empty: Any = None, *, text: str = "") -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield line number and JSON object of each line; a line that is not an object is an error.
 
-    `form`: description of a correct line, for the error message. `empty`: see `read_json_lines`.
+    `text`: a key that must have a string in every object; "": none. `form`: description of a correct line, for the
+    error message. `empty`: the object for a line without text; None: such lines are skipped.
     """
     for number, value in read_json_lines(path, empty):
         if not isinstance(value, dict):
             raise CorpusError(path, f"not a JSON object; {form}", line=number)
+        if text and not isinstance(value.get(text), str):
+            raise CorpusError(path, f'no "{text}" here; {form}', line=number)
         yield number, value
 
 
 def read_kept(path: Path, what: str) -> list[Any]:
-    """The values of a JSON lines file in a run folder. A missing file is an error, an empty file is not.
+    """Read all values of a JSON lines file that training stored in a run folder; the file may be empty.
 
-    `what`: what the values are, for the error message, e.g. "held-out documents".
+    `what`: a plural noun for the values, e.g. "pairs", for the error message if the file is missing.
     """
     if not path.is_file():
         raise RunError(f"{path}: the {what} are missing; train again with another --out")
@@ -147,7 +162,7 @@ def read_kept(path: Path, what: str) -> list[Any]:
 
 
 def read_parquet(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Row number and values of each row. `choose` takes the names of all columns and returns the names to read."""
+    """Yield row number and values of each row. `choose` gets the names of all columns and returns those to read."""
     arrow = require("pyarrow", path, "reading Parquet")
     parquet = require("pyarrow.parquet", path, "reading Parquet")
     number = 0
@@ -163,7 +178,7 @@ def read_parquet(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> It
             reason = str(error).splitlines()[0]
             raise CorpusError(path, f"not a Parquet file, or a damaged one ({reason})") from None
     if not number:
-        raise CorpusError(path, "the file holds no row")
+        raise CorpusError(path, "the file has no rows; check that it is the right file")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -174,7 +189,7 @@ ID, FORM, HEAD, RELATION, MISC = 0, 1, 6, 7, 9
 
 
 class DependencyArc(NamedTuple):
-    """A relation, e.g. "nsubj", between two words. `dependent` and `head` are indices of words of the sentence."""
+    """A dependency between two words: `relation` is e.g. "nsubj", `dependent` and `head` are word indices, from 0."""
 
     dependent: int
     head: int
@@ -183,7 +198,7 @@ class DependencyArc(NamedTuple):
 
 @dataclass(frozen=True)
 class Parse:
-    """A sentence and its dependency arcs."""
+    """A sentence, the character spans of its words, and its dependency arcs."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
@@ -198,13 +213,13 @@ def read_conllu(path: str | Path) -> Iterator[Parse]:
 
 
 def read_conllu_rows(path: str | Path) -> Iterator[list[tuple[int, list[str]]]]:
-    """Yield the rows of each sentence, without comments. A row is a line number and a list of columns."""
+    """Yield the rows of each sentence of a CoNLL-U file, without comments. A row is a line number and 10 columns."""
     rows = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), 1))
     for is_sentence, group in groupby(rows, key=lambda row: bool(row[1][0].strip())):
         words = [(line, fields) for line, fields in group if not fields[0].startswith("#")] if is_sentence else []
         for line, fields in words:
             if len(fields) != FIELDS:
-                raise CorpusError(path, f"{len(fields)} columns between tabs, not the {FIELDS} of CoNLL-U", line=line)
+                raise CorpusError(path, f"{len(fields)} columns between tabs, but CoNLL-U has {FIELDS}", line=line)
         if words:
             yield words
 
@@ -234,7 +249,7 @@ def _parse_sentence(rows: list[tuple[int, list[str]]], path: str | Path) -> Pars
         if head in places:
             found.append(DependencyArc(places[dependent], places[head], relation.partition(":")[0]))
         elif head != "0":
-            raise CorpusError(path, f'the head "{head}" is not a word of the sentence', line=line)
+            raise CorpusError(path, f'the head "{head}" is not 0 or a word number of the sentence', line=line)
     return Parse(text, tuple(spans), tuple(found))
 
 

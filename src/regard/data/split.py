@@ -38,15 +38,12 @@ Example = TypeVar("Example")
 
 
 def fingerprint(text: str) -> int:
-    """A 64-bit hash of a text, the same on all machines.
-
-    The probability that any two of 10 million texts get the same hash is 1 in 370,000.
-    """
+    """A 64-bit hash of a text, the same on all machines; among 10 million texts, P(any collision) is 1 in 370,000."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def pair_text(source: str, target: str) -> str:
-    """Both sides as one string that is different for every pair."""
+    """Source and target as one string, so that different pairs give different strings."""
     return f"{len(source)} {source}{target}"
 
 
@@ -126,7 +123,10 @@ class Split:
         return {name: self.parts.count(number) for number, name in enumerate(PARTS)}
 
     def parts_of(self, pairs: Iterable[Pair], where: str = "corpus") -> Iterator[tuple[str, Pair]]:
-        """For each pair, yield the name of its part and the pair. `pairs` must be the same corpus, read again."""
+        """For each pair, yield the name of its part and the pair. `pairs` must be the same corpus, read again.
+
+        `where`: name of the corpus, for error messages.
+        """
         for part, pair in zip_longest(self.parts, pairs):
             if part is None or pair is None:
                 raise CorpusError(where, f"changed while it was split; it had {len(self.parts):,} pairs; try again")
@@ -136,9 +136,10 @@ class Split:
 def plan_split(
     pairs: Iterable[Pair], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
 ) -> Split:
-    """Read a corpus once and assign each pair to a part. The same corpus and seed give the same split.
+    """Read a corpus once and assign each pair to train, valid or test. The same corpus and seed give the same split.
 
-    `valid` and `test` are numbers of pairs (int) or shares of the corpus (float). Memory: 50 to 70 bytes per pair.
+    `valid` and `test` are numbers of pairs (int) or shares of the corpus (float). `where`: name of the corpus, for
+    error messages. Memory: 50 to 70 bytes per pair.
     """
     roots = _find_components(pairs)
     sizes = array("I", [0]) * len(roots)
@@ -160,19 +161,11 @@ def plan_split(
     return split
 
 
-def plan_group_split(
-    groups: Iterable[tuple[str, int]], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
-) -> Split:
-    """Split groups of pairs, e.g. conversations, without dividing a group. Groups with equal texts get the same part.
-
-    A group is given as its text and its number of pairs; see `plan_split` for the other arguments.
-    """
-    pairs = (Pair(text, "") for text, count in groups for _ in range(count))
-    return plan_split(pairs, valid, test, seed, where)
-
-
 def _find_components(pairs: Iterable[Pair]) -> array[int]:
-    """For each pair, the index of the first pair of its component (union-find with the smallest index as the root)."""
+    """For each pair, the index of the first pair of its component (union-find with the smallest index as the root).
+
+    A component is a set of pairs that share sentences, directly or through other pairs.
+    """
     sentences = SeenTexts()
     first_pair = array("I")  # by sentence: the first pair that has it
     parent = array("I")
@@ -205,19 +198,23 @@ def _wanted_sizes(total: int, valid: int | float, test: int | float) -> tuple[in
         if isinstance(asked, float) and not 0 <= asked < 1:
             raise SettingsError(f"{name}: a share must be at least 0 and below 1, not {asked}")
         if asked < 0:
-            raise SettingsError(f"{name} must not be negative")
+            raise SettingsError(f"{name} must be 0 or more, not {asked}")
         held_out.append(max(1, round(asked * total)) if isinstance(asked, float) and asked else int(asked))
     valid, test = held_out
     if valid + test >= total:
-        raise SettingsError(f"valid {valid:,} and test {test:,} leave nothing of {total:,} pairs for train")
+        raise SettingsError(
+            f"valid {valid:,} and test {test:,} leave nothing of {total:,} pairs for train; "
+            "hold out fewer (--valid and --test, or data.valid_size and data.test_size)"
+        )
     return total - valid - test, valid, test
 
 
 def _draw(sizes: array[int], wanted: tuple[int, int, int], generator: random.Random) -> bytearray:
-    """The part of each component, as an index into `PARTS`, at the index of its first pair.
+    """Assign components (sets of pairs that share sentences) at random to the parts train, valid and test.
 
-    `sizes`: number of pairs of a component at the index of its first pair, and 0 elsewhere. First test, then valid
-    take components that fit; all others go to train.
+    `sizes[i]`: number of pairs of the component whose first pair is pair i; 0 for other pairs. `wanted`: number of
+    pairs in each part. First test, then valid take components that fit; all others go to train. The result at index i
+    is the part of this component, as an index into `PARTS`.
     """
     order = array("I", (root for root, size in enumerate(sizes) if size))
     generator.shuffle(order)
@@ -239,19 +236,22 @@ def _draw(sizes: array[int], wanted: tuple[int, int, int], generator: random.Ran
 
 
 def held_out_sizes(data: DataSettings, most: int) -> tuple[int, int]:
-    """Number of training examples to hold out for validation and for the test, at most `most` each.
+    """How many training examples to hold out for validation and for the test, at most `most` each.
 
     If the settings name validation files, both numbers are 0. If they name only test files, the second is 0.
     """
     valid = 0 if data.valid else min(data.valid_size, most)
     test = 0 if data.valid or data.test else min(data.test_size, most)
     if not data.valid and not valid:
-        raise SettingsError("no validation data: set data.valid_size above 0, or give validation files")
+        raise SettingsError("no validation data: set data.valid_size above 0, or name validation files in data.valid")
     return valid, test
 
 
 def split_texts(texts: Sequence[str], data: DataSettings, seed: int) -> bytes:
-    """One byte per text: the index of its part in `PARTS`. Equal texts get the same part."""
+    """Split texts into train, valid and test; return one byte per text, the index of its part in `PARTS`.
+
+    Equal texts get the same part. `data` says how many texts to hold out.
+    """
     valid, test = held_out_sizes(data, max(len(texts) // SHARE, 1))
     if not valid and not test:
         return bytes(len(texts))
@@ -259,7 +259,7 @@ def split_texts(texts: Sequence[str], data: DataSettings, seed: int) -> bytes:
 
 
 def group_by_part(corpora: Sequence[Sequence[Example]], parts: bytes) -> Iterator[dict[str, list[Example]]]:
-    """For each corpus, its examples by part. `parts`: one byte per example of all corpora, as from `split_texts`."""
+    """For each corpus, yield its examples by part. `parts`: one byte per example of all corpora, from `split_texts`."""
     remaining = iter(parts)
     for corpus in corpora:
         grouped: dict[str, list[Example]] = {part: [] for part in PARTS}

@@ -24,7 +24,7 @@ _PUNCTUATION = string.punctuation + "¡¿«»„“”‚‘’…–—。、�
 
 @dataclass(frozen=True)
 class LengthStatistics:
-    """Statistics of the lengths of the sentences of one side, in words or in characters."""
+    """Statistics of the sentence lengths of one side (source or target) of a corpus, in words or in characters."""
 
     total: int
     mean: float
@@ -54,7 +54,7 @@ class SideStatistics:
 
 @dataclass(frozen=True)
 class CorpusStatistics:
-    """Statistics of a corpus of sentence pairs."""
+    """Statistics of a corpus of sentence pairs: size, duplicates, length ratio, and the statistics of each side."""
 
     pairs: int
     duplicates: int
@@ -147,7 +147,10 @@ def _total(counts: Counter[int]) -> int:
 
 
 def _quantile(counts: Counter[int], share: float) -> int:
-    """The smallest length n such that at least this share of the sentences have a length of n or less."""
+    """The smallest length n such that at least `share` (0 to 1) of the sentences have a length of n or less.
+
+    `counts`: the number of sentences of each length.
+    """
     wanted, reached = share * counts.total(), 0
     for length in sorted(counts):
         reached += counts[length]

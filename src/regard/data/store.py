@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import RunError
-from regard.files import atomic_folder, remove_drafts
+from regard.files import atomic_folder, chunks, remove_drafts
 
 if TYPE_CHECKING:
     from regard.data.pairs import Pair
@@ -41,14 +41,10 @@ HEADER, IDS, LABELS, DOCUMENTS = "header.json", "ids", "labels", "documents.offs
 Ids = NDArray[np.unsignedinteger]
 Sentences = Sequence[Ids | list[int]]
 """The token ids of several sentences, e.g. of a document."""
-Item = TypeVar("Item")
 
 
 class StorePart(NamedTuple):
-    """The items of one corpus in a store. Each is used `weight` times per epoch.
-
-    The first item has the index `end` of the part before (0 in the first part), the last item the index `end - 1`.
-    """
+    """One corpus in a store: its items, from the `end` of the part before to `end` - 1, and their uses per epoch."""
 
     end: int
     weight: float
@@ -56,7 +52,7 @@ class StorePart(NamedTuple):
 
 @dataclass(frozen=True)
 class StoreHeader:
-    """The content of `header.json`."""
+    """The content of `header.json`: sizes and data type of the arrays of a store, and its corpora and tokenizers."""
 
     dtype: str
     """Type of the ids: "<u2" if all ids of the vocabularies fit into 16 bits, else "<u4"."""
@@ -86,7 +82,7 @@ class Ragged(NamedTuple):
     offsets: NDArray[np.int64]
 
     def rows(self, first: int, last: int) -> list[Ids]:
-        """The rows from `first` up to, but not including, `last`, as views."""
+        """The rows from `first` up to, but not including, `last`, as views of `values`."""
         return [self.values[start:end] for start, end in pairwise(self.offsets[first : last + 1].tolist())]
 
 
@@ -98,7 +94,7 @@ NOTHING = Ragged(np.empty(0, np.uint16), np.empty(0, OFFSET))
 
 
 class TokenStore:
-    """Stored sentence pairs, by index; made by `build_store` or `open_store`."""
+    """Token ids of sentence pairs: `store[n]` is pair n. Made by `build_store` or `open_store`."""
 
     def __init__(self, header: StoreHeader, ids: Ragged):
         self.header, self.weights = header, header.parts
@@ -110,7 +106,7 @@ class TokenStore:
     def __getitem__(self, index: int) -> tuple[Ids, Ids]:
         """Source and target ids of a pair, as views into the file."""
         if not 0 <= index < self.header.items:
-            raise IndexError(f"there is no pair {index} among {len(self)}")
+            raise IndexError(f"pair {index} does not exist: the store has {len(self)} pairs, from 0")
         start, middle, end = self._offsets[2 * index : 2 * index + 3].tolist()
         return self._ids[start:middle], self._ids[middle:end]
 
@@ -131,10 +127,10 @@ class TokenStore:
 def build_store(
     folder: Path, corpora: Iterable[tuple[Iterable[Pair], float]], source: Tokenizer, target: Tokenizer, max_length: int
 ) -> TokenStore:
-    """Encode corpora, each given with its weight, into a new folder.
+    """Encode corpora, given as (pairs, weight), with the tokenizers of source and target, and store them in `folder`.
 
-    Pairs with an empty side, or with more than `max_length` tokens on a side, are left out and counted. Drafts of an
-    interrupted build are removed, so the caller must know that no other process is building the same store.
+    Pairs with an empty side, or with more than `max_length` tokens on a side, are left out and counted. Temporary files
+    of an interrupted build are removed, so the caller must know that no other process is building the same store.
     """
     if folder.exists():
         raise RunError(f"{folder}: exists already; remove it to build the token store again")
@@ -143,7 +139,7 @@ def build_store(
     with atomic_folder(folder) as draft:
         with _RaggedWriter(draft, IDS, np.dtype(dtype)) as ids:
             for corpus, weight in corpora:
-                for chunk in _chunks(corpus):
+                for chunk in chunks(corpus, CHUNK):
                     sources = source.encode_many([pair.source for pair in chunk])
                     targets = target.encode_many([pair.target for pair in chunk])
                     full = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
@@ -179,7 +175,7 @@ def open_store(folder: Path) -> TokenStore:
 
 
 class DocumentStore:
-    """Stored documents with their labels, by index; made by `open_documents`."""
+    """Token ids and labels of documents: `store[n]` is document n. Made by `open_documents`."""
 
     def __init__(self, header: StoreHeader, ids: Ragged, first: NDArray[np.int64], labels: Ragged):
         """`first`: the index of the first sequence of each document, and at the end the number of sequences."""
@@ -196,7 +192,7 @@ class DocumentStore:
     def __getitem__(self, index: int) -> tuple[list[Ids], list[int]]:
         """The sentences of a document as token ids, and the indices of its labels."""
         if not 0 <= index < len(self):
-            raise IndexError(f"there is no document {index} among {len(self)}")
+            raise IndexError(f"document {index} does not exist: the store has {len(self)} documents, from 0")
         (labels,) = self._labels.rows(index, index + 1)
         return self._ids.rows(int(self._first[index]), int(self._first[index + 1])), labels.tolist()
 
@@ -212,14 +208,15 @@ class DocumentStore:
 def write_documents(
     folder: Path, documents: Iterable[tuple[Sentences, Sequence[int]]], parts: Sequence[StorePart], vocabulary: int
 ) -> None:
-    """Store documents in a new folder. A document is its sentences as token ids, and the indices of its labels.
+    """Store documents in a new folder. A document is a pair: its sentences as token ids, and the indices of its labels.
 
-    `parts`: the corpora, in the order of `documents`. `vocabulary`: number of tokens, so that ids take 16 or 32 bits.
+    `parts`: the corpora, in the order of `documents`. `vocabulary`: size of the vocabulary, which decides whether ids
+    take 16 or 32 bits.
     """
     dtype, first = ID_TYPES[vocabulary > 1 << 16], [0]
     with atomic_folder(folder) as draft:
         with _RaggedWriter(draft, IDS, np.dtype(dtype)) as ids, _RaggedWriter(draft, LABELS, LABEL) as labels:
-            for chunk in _chunks(documents):
+            for chunk in chunks(documents, CHUNK):
                 for sentences, _ in chunk:
                     first.append(first[-1] + len(sentences))
                 ids.add(list(chain.from_iterable(sentences for sentences, _ in chunk)))
@@ -241,7 +238,7 @@ def open_documents(folder: Path) -> DocumentStore:
 
 
 class _RaggedWriter(ExitStack):
-    """Appends rows to the two files of a ragged array, and counts rows and values."""
+    """Appends rows to the two files of a ragged array (values and offsets); counts the rows and the values."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]):
         super().__init__()
@@ -265,28 +262,24 @@ def _open_ragged(folder: Path, name: str, dtype: np.dtype[Any], rows: int, size:
 def _map_offsets(folder: Path, name: str, of: str, rows: int, size: int) -> NDArray[np.int64]:
     offsets = _map(folder / name, OFFSET, rows + 1)
     if offsets[-1] != size:
-        problem = f"the token store is damaged ({name} and {of} disagree); remove it to build it again"
-        raise RunError(f"{folder}: {problem}")
+        raise RunError(f"{folder}: the token store is damaged ({name} and {of} disagree); remove it to build it again")
     return offsets
 
 
 def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-    """A memory-mapped file as a plain array: slicing an `np.memmap` object would take several times as long."""
+    """Memory-map a file of `count` numbers, as a plain array, since slicing an `np.memmap` is several times slower."""
     expected = count * dtype.itemsize
     try:
         size = path.stat().st_size
         if size != expected:
-            problem = f"{size} bytes instead of {expected}; remove its folder to build the token store again"
-            raise RunError(f"{path}: {problem}")
+            raise RunError(
+                f"{path}: {size} bytes instead of {expected}; remove its folder to build the token store again"
+            )
         return np.memmap(path, dtype, mode="r").view(np.ndarray) if count else np.empty(0, dtype)
     except OSError as error:
-        raise RunError(f"{path}: cannot read the token store ({error.strerror})") from None
-
-
-def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    items = iter(items)
-    while chunk := list(islice(items, CHUNK)):
-        yield chunk
+        raise RunError(
+            f"{path}: cannot read the token store ({error.strerror}); remove its folder to build it again"
+        ) from None
 
 
 def _write_header(folder: Path, header: StoreHeader) -> None:
@@ -302,9 +295,11 @@ def _read_header(folder: Path) -> StoreHeader:
         if header.dtype not in ID_TYPES or not all(isinstance(count, int) for count in counts):
             raise ValueError
     except OSError as error:
-        raise RunError(f"{path}: cannot read the token store ({error.strerror})") from None
+        raise RunError(
+            f"{path}: cannot read the token store ({error.strerror}); remove its folder to build it again"
+        ) from None
     except (ValueError, KeyError, TypeError):
         raise RunError(f"{path}: not the header of a token store; remove its folder to build it again") from None
     if header.format != FORMAT:
-        raise RunError(f"{path}: format {header.format} is unknown here; remove the store's folder to build it again")
+        raise RunError(f"{path}: store format {header.format} is not supported; remove the folder to build it again")
     return header

@@ -28,7 +28,7 @@ REMOVED_SHARE = 0.1
 
 
 class OpenBeams(NamedTuple):
-    """The open hypotheses of each sentence in the batch, best first."""
+    """The open (unfinished) hypotheses of N sentences during a search, W per sentence, best first."""
 
     row_N: Tensor
     """Index of each of the N sentences in the batch that the search started with."""
@@ -39,7 +39,7 @@ class OpenBeams(NamedTuple):
 
     @classmethod
     def first(cls, longest_B: Tensor) -> OpenBeams:
-        """One empty hypothesis per sentence."""
+        """The open hypotheses at the start of a search: an empty one per sentence. `longest_B`: length limits."""
         total_B1 = torch.zeros(len(longest_B), 1, device=longest_B.device)
         row_B = torch.arange(len(longest_B), device=longest_B.device)
         return cls(row_B, row_B.new_empty(len(row_B), 1, 0), total_B1.new_empty(len(row_B), 1, 0), total_B1)
@@ -51,7 +51,7 @@ class OpenBeams(NamedTuple):
 
 @dataclass
 class FinishedBeams:
-    """The best finished hypotheses of every sentence, best first."""
+    """The best finished hypotheses of every sentence so far, at most W per sentence, best first."""
 
     score_BW: Tensor
     """Minus infinity in a place without a hypothesis."""
@@ -63,7 +63,7 @@ class FinishedBeams:
 
     @classmethod
     def none(cls, longest_B: Tensor, width: int) -> FinishedBeams:
-        """Space for `width` hypotheses per sentence, without hypotheses."""
+        """The finished hypotheses at the start of a search: none yet, but space for `width` of them per sentence."""
         count_B = torch.zeros(len(longest_B), dtype=torch.long, device=longest_B.device)
         score_BW = torch.full((len(count_B), width), -torch.inf, device=count_B.device)
         length_BW = torch.zeros_like(score_BW, dtype=torch.long)
@@ -71,7 +71,10 @@ class FinishedBeams:
         return cls(score_BW, length_BW, length_BW.new_zeros(shape), score_BW.new_zeros(shape), count_B)
 
     def add(self, row_N: Tensor, score_NC: Tensor, path_NCT: Tensor, log_probs_NCT: Tensor) -> None:
-        """Add C hypotheses of equal length to each of the sentences `row_N`; keep only the best W of each sentence."""
+        """Add C finished hypotheses of equal length to each of the N sentences with the indices `row_N`.
+
+        Only the best W of a sentence are kept. A score of minus infinity means that there is no hypothesis.
+        """
         length = path_NCT.shape[-1]
         missing = length - self.path_BWT.shape[-1]
         self.path_BWT = nn.functional.pad(self.path_BWT, (0, missing))
@@ -101,7 +104,7 @@ class FinishedBeams:
 
 
 class Expansion(NamedTuple):
-    """The C best continuations of each sentence, each by one token of one of its hypotheses.
+    """The C best continuations of each of N sentences; a continuation is an open hypothesis plus one token.
 
     `beam_NC`: index of the continued hypothesis. `token_NC`, `log_prob_NC`: the next token and its log-probability.
     `total_NC`: sum of the log-probabilities of all tokens.
@@ -113,11 +116,14 @@ class Expansion(NamedTuple):
     total_NC: Tensor
 
     def choose(self, place_NW: Tensor) -> Expansion:
-        """Select the continuations with the indices `place_NW`."""
+        """Select W continuations of each sentence by their indices `place_NW`."""
         return Expansion(*(part.gather(1, place_NW) for part in self))
 
     def path(self, live: OpenBeams, count: int) -> tuple[Tensor, Tensor]:
-        """All tokens of the first `count` continuations of the hypotheses `live`, and their log-probabilities."""
+        """All tokens [N, C, T] of the first C = `count` continuations, and their log-probabilities.
+
+        `live` are the open hypotheses that they continue.
+        """
         beams = self.beam_NC[:, :count, None].expand(-1, -1, live.length)
         path = torch.cat([live.path_NWT.gather(1, beams), self.token_NC[:, :count, None]], dim=-1)
         log_probs = torch.cat([live.log_probs_NWT.gather(1, beams), self.log_prob_NC[:, :count, None]], dim=-1)
@@ -125,7 +131,10 @@ class Expansion(NamedTuple):
 
 
 class BeamState(NamedTuple):
-    """One step of a beam search, which is passed to `watch`."""
+    """What a beam search did in one step: continuations, their scores, and which of them stay open.
+
+    `beam_search` passes it to its callback `watch`.
+    """
 
     row_N: Tensor
     tried: Expansion
@@ -136,7 +145,7 @@ class BeamState(NamedTuple):
 
 
 class BeamRules(NamedTuple):
-    """The parameters of a beam search."""
+    """The settings of a beam search: beam width, length limits and penalty, stopping rule and others."""
 
     tokens: Tokens
     longest_B: Tensor
@@ -166,8 +175,11 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Find up to `width` finished hypotheses per sentence, best first; `longest_B` limits their lengths.
 
-    `step`, `state` and `memory` are described in models/base.py, `best` and `bonus` in `BeamRules`. `watch` is called
-    after every step.
+    `step(token_BW, state, memory)` returns logits and the next decoder state; `state` and `memory` are the initial
+    state and the encoded source (models/base.py). `tokens` are the special tokens. With stop = "exact", the search of a
+    sentence ends when no open hypothesis can still become one of its first `best` results; with "beam-full", also when
+    `width` hypotheses have ended. `bonus(state)`, at most 0, is added to the scores of hypotheses that end. `watch` is
+    called after every step.
     """
     rules = BeamRules(tokens, longest_B, width, penalty, stop, best, bonus)
     live, finished = OpenBeams.first(longest_B), FinishedBeams.none(longest_B, width)
@@ -194,16 +206,20 @@ def beam_search(
 
 
 def expand(log_probs_NWV: Tensor, total_NW: Tensor, candidates: int) -> Expansion:
-    """The best `candidates` continuations of each sentence, among the continuations of all its hypotheses."""
+    """Find the `candidates` best continuations of each sentence by one token, over all its open hypotheses.
+
+    `total_NW`: sum of the log-probabilities of each open hypothesis.
+    """
     width, words = log_probs_NWV.shape[1:]
     total_NC, place_NC = top_sums(total_NW, log_probs_NWV, min(candidates, width * words))
     return Expansion(place_NC // words, place_NC % words, log_probs_NWV.flatten(1).gather(1, place_NC), total_NC)
 
 
 def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: BeamRules, state: Tree) -> Tensor:
-    """Add the continuations that end, or reach the length limit, to `finished`; return `BeamState.score_NC`.
+    """Add those of the W best continuations that end, or reach the length limit, to `finished`.
 
-    Only the best W continuations are considered, because the others are not in the beam.
+    `live` are the open hypotheses that `tried` continues; `state` is the decoder state. Returns the scores [N, W] of
+    the W continuations; minus infinity for those that do not end.
     """
     length, width = live.length + 1, rules.width
     at_limit_N = length >= rules.longest_B[live.row_N]
@@ -217,9 +233,10 @@ def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: Be
 
 
 def select(tried: Expansion, live: OpenBeams, end: int, width: int) -> tuple[Tensor, Tensor, OpenBeams]:
-    """Select the best `width` continuations that do not end.
+    """Select the best `width` continuations in `tried` that do not end with the token `end`.
 
-    Return their indices in `tried`, the indices of the hypotheses that they continue, and the new open hypotheses.
+    Returns their indices in `tried`, the indices of the hypotheses in `live` that they continue, and the new open
+    hypotheses.
     """
     open_NC = tried.total_NC.masked_fill(tried.token_NC == end, -torch.inf)
     total_NW, kept_NW = open_NC.topk(min(width, open_NC.shape[1]), dim=-1)
@@ -228,7 +245,7 @@ def select(tried: Expansion, live: OpenBeams, end: int, width: int) -> tuple[Ten
 
 
 def unfinished(live: OpenBeams, finished: FinishedBeams, rules: BeamRules) -> Tensor:
-    """Mask [N] of the sentences whose search goes on: they are below their length limit and `rules.stop` is not met."""
+    """Mask [N] of the sentences whose search goes on: below the length limit, and `rules.stop` does not end it."""
     longest_N = rules.longest_B[live.row_N]
     reachable_N = rules.penalty.reachable(live.total_NW[:, 0], live.length, longest_N)
     going_N = (live.length < longest_N) & (reachable_N > finished.score_BW[live.row_N, rules.best - 1])
@@ -243,7 +260,7 @@ def unfinished(live: OpenBeams, finished: FinishedBeams, rules: BeamRules) -> Te
 
 @dataclass(frozen=True)
 class SearchNode:
-    """One continuation that the search considered."""
+    """A node of a search tree: one token that the beam search tried as the continuation of a hypothesis."""
 
     id: int
     parent: int
@@ -260,7 +277,7 @@ class SearchNode:
 
 @dataclass(frozen=True)
 class SearchTree:
-    """The search of one sentence: its nodes in the order of the steps."""
+    """A record of the beam search of one sentence: all tokens that were tried, in the order of the steps."""
 
     nodes: tuple[SearchNode, ...]
 
@@ -269,7 +286,10 @@ class SearchTree:
 
 
 def search_trees(states: Sequence[BeamState], sentences: int, name: Callable[[int], str]) -> list[SearchTree]:
-    """One tree per sentence, from all states that `watch` got; `name(token)` is the text of a token."""
+    """Build one search tree per sentence from `states`, the `BeamState` of every step of a beam search.
+
+    `sentences` is the number of sentences; `name(token)` returns the text of a token id.
+    """
     nodes: list[list[SearchNode]] = [[] for _ in range(sentences)]
     living = [[-1] for _ in range(sentences)]  # the last node of each open hypothesis
     for step, state in enumerate(states):

@@ -15,7 +15,10 @@ from torch import Tensor
 
 
 class Constraint(Protocol):
-    """Changes `log_probs_NWV` in place. `path_NWT`: the tokens so far; `row_N`: index of each sentence in the batch."""
+    """A function that changes in place the log-probabilities of the next token: N sentences, W hypotheses each.
+
+    `path_NWT`: the tokens of each hypothesis so far. `row_N`: index of each sentence in the batch.
+    """
 
     def __call__(self, log_probs_NWV: Tensor, path_NWT: Tensor, row_N: Tensor) -> None: ...
 
@@ -23,7 +26,11 @@ class Constraint(Protocol):
 def constrain(
     constraints: Sequence[Constraint], log_probs_NWV: Tensor, path_NWT: Tensor, row_N: Tensor, end: int
 ) -> Tensor:
-    """Apply the constraints in order. If they forbid every token, the end token is allowed again."""
+    """Apply the constraints in order to `log_probs_NWV`, in place, and return it.
+
+    If they forbid every token of a hypothesis, the end token `end` is allowed again. `path_NWT` are the tokens so far,
+    `row_N` the index of each sentence in the batch.
+    """
     if constraints:
         end_NW = log_probs_NWV[..., end].clone()
         _apply(constraints, log_probs_NWV, path_NWT, row_N)
@@ -39,7 +46,7 @@ def _apply(constraints: Sequence[Constraint], log_probs_NWV: Tensor, path_NWT: T
 
 @dataclass(frozen=True)
 class SuppressTokens:
-    """Forbids `tokens` in the output."""
+    """A constraint that forbids the token ids `tokens` in the output."""
 
     tokens: tuple[int, ...]
 
@@ -49,7 +56,7 @@ class SuppressTokens:
 
 @dataclass(frozen=True)
 class MinLength:
-    """Forbids the end token `end` until the output has `length` tokens."""
+    """A constraint that forbids the end token `end` until the output has `length` tokens."""
 
     length: int
     end: int
@@ -61,7 +68,7 @@ class MinLength:
 
 @dataclass(frozen=True)
 class NoRepeatNgram:
-    """Forbids tokens that would repeat an n-gram of `size` tokens in the output."""
+    """A constraint that forbids tokens that would repeat an n-gram of `size` tokens in the output."""
 
     size: int
 
@@ -78,9 +85,9 @@ class NoRepeatNgram:
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """Multiplies the log-probabilities of tokens that the output already contains by `factor` (Keskar et al. 2019).
+    """A constraint that multiplies the log-probabilities of tokens that the output already has by `factor`.
 
-    It is the only constraint in this file that changes scores but forbids no token.
+    A factor above 1 makes repetition less likely (Keskar et al. 2019).
     """
 
     factor: float
@@ -91,7 +98,7 @@ class RepetitionPenalty:
 
 @dataclass(frozen=True)
 class ForcedPrefix:
-    """The output of each sentence starts with given tokens, even if other constraints forbid them."""
+    """A constraint: the output of each sentence starts with given tokens, even if other constraints forbid them."""
 
     token_BT: Tensor
     """The given tokens of each sentence, padded with -1."""
@@ -102,7 +109,10 @@ class ForcedPrefix:
     def of(
         cls, prefixes: Sequence[Sequence[int]], others: Sequence[Constraint] = (), device: torch.device | None = None
     ) -> ForcedPrefix:
-        """Build the constraint from one list of tokens per sentence; an empty list forces nothing."""
+        """Build the constraint from `prefixes`, the first token ids of the output of each sentence (may be empty).
+
+        `others` are constraints on the tokens after the prefix.
+        """
         longest = max(map(len, prefixes))
         rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
         return cls(torch.tensor(rows, device=device), tuple(others))

@@ -21,12 +21,12 @@ from regard.decoding.penalties import MEAN, LengthPenalty
 
 
 class DiversityPenalty:
-    """A constraint that makes tokens of earlier groups at the same position less likely."""
+    """A constraint that makes a token less likely if earlier groups of hypotheses have it at the same position."""
 
     def __init__(self, strength: float, end: int):
-        """`strength` is subtracted for each hypothesis of earlier groups that has the same token at the same position.
+        """`strength` is subtracted from the log-probability of a token for each earlier hypothesis that has it there.
 
-        `end`: the end token, which gets no penalty.
+        The end token `end` is never made less likely.
         """
         self.strength, self.end = strength, end
         self._taken: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
@@ -39,22 +39,22 @@ class DiversityPenalty:
                 log_probs_NWV[index, :, token] -= self.strength * times
 
     def watch(self, state: BeamState) -> None:
-        """Record the tokens of the hypotheses that stay open after a step of the present group."""
+        """Record the last tokens of the hypotheses that stay open; `beam_search` calls it after every step."""
         kept = state.tried.choose(state.kept_NW)
         dead = kept.total_NC == -torch.inf  # there is no hypothesis
         self._kept.append((state.row_N.tolist(), kept.token_NC.masked_fill(dead, self.end).tolist()))
 
     def next_group(self) -> None:
-        """Add the tokens of the group that has just been searched to the tokens that get a penalty."""
+        """Call this after the search of a group: from now on, the tokens of this group are penalized too."""
         for place, (rows, tokens) in enumerate(self._kept):
             for row, chosen in zip(rows, tokens, strict=True):
                 self._taken[row, place].update(token for token in chosen if token != self.end)
         self._kept.clear()
 
     def undo(self, row: int, found: Hypothesis, penalty: LengthPenalty) -> Hypothesis:
-        """Return the hypothesis `found` of sentence `row`, with log-probabilities and score without this penalty.
+        """Return the hypothesis `found` of sentence `row` with log-probabilities and score without this penalty.
 
-        The caller must call this before `next_group`.
+        `penalty` is the length penalty of the score. Call it before `next_group`.
         """
         own = [
             log_prob + self.strength * self._taken[row, place][token]
@@ -77,9 +77,10 @@ def diverse_beam_search(
     stop: Stop = "exact",
     constraints: Sequence[Constraint] = (),
 ) -> list[list[Hypothesis]]:
-    """Find up to `width` different finished hypotheses per sentence, best first, by `groups` beam searches.
+    """Find up to `width` different hypotheses per sentence, best first, by `groups` searches of width `width / groups`.
 
-    Each beam search has the width `width // groups`. `start()` returns the state before the first token.
+    A group is penalized by `strength` for each token that earlier groups have at the same position; the returned scores
+    do not contain this. `start()` returns the initial decoder state; the other arguments are those of `beam_search`.
     """
     diversity, each = DiversityPenalty(strength, tokens.end), width // groups
     found: list[dict[tuple[int, ...], Hypothesis]] = [{} for _ in longest_B]

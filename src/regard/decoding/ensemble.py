@@ -17,7 +17,7 @@ from regard.decoding.hypothesis import Tree
 
 
 class Decodable(Protocol):
-    """The methods of a model that a search uses (models/base.py)."""
+    """A model that a search can use: methods `encode`, `start` and `step`, as described in models/base.py."""
 
     def encode(self, source: Any) -> Tree: ...
     def start(self, memory: Any) -> Tree: ...
@@ -26,7 +26,7 @@ class Decodable(Protocol):
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Several models with the same vocabulary that decode as one."""
+    """Several models with the same vocabulary that decode as one: their probabilities are averaged."""
 
     members: Sequence[Decodable]
     average: Literal["mean", "log-mean"] = "mean"
@@ -39,7 +39,10 @@ class Ensemble:
         return tuple(member.start(part) for member, part in zip(self.members, memory, strict=True))
 
     def step(self, token_BW: Tensor, state: Tree, memory: Tree) -> tuple[Tensor, Tree]:
-        """Averaged log-probabilities of the next token, and the next state of each model."""
+        """One decoding step: log-probabilities [B, W, V] of the next token, averaged over models, and the next states.
+
+        `state` and `memory` are tuples with one entry per model, and so are the returned states.
+        """
         logits, states = zip(
             *(member.step(token_BW, *parts) for member, *parts in zip(self.members, state, memory, strict=True)),
             strict=True,

@@ -24,10 +24,10 @@ def force(
     constraints: Sequence[Constraint] = (),
     bonus: Callable[[Tree], Tensor] | None = None,
 ) -> list[Hypothesis]:
-    """One hypothesis per target, with the score that a search would give it. Targets are given without the end token.
+    """Score given targets: returns one hypothesis per target, with the score that a search would give it.
 
-    The caller must pass only constraints that forbid no token, such as `RepetitionPenalty`. `bonus(state)` is added to
-    the score, as in `beam_search`.
+    `targets` are token ids without the end token. The caller must pass only constraints that forbid no token, such as
+    `RepetitionPenalty`. `bonus(state)` is added to the score, as in `beam_search`.
     """
     paths = [[*target, tokens.end] for target in targets]
     longest = max(map(len, paths))
@@ -49,7 +49,10 @@ def force(
 
 
 def _log_probs(logits_BV: Tensor, next_B1: Tensor, tokens: Tokens) -> Tensor:
-    """Log-probabilities of all tokens; the given token `next_B1` is allowed even if it is one of `tokens.never`."""
+    """Log-probabilities [B, V] of the next token from its logits.
+
+    The tokens `tokens.never` get minus infinity, except the given next token `next_B1` of a row.
+    """
     if not tokens.never:
         return logits_BV.log_softmax(-1)
     own_B1 = logits_BV.gather(-1, next_B1)

@@ -21,7 +21,7 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 
 
 def most_likely(log_probs_NWV: Tensor, row_N: Tensor, position: int) -> Tensor:
-    """The token with the highest probability; with this function as `choose`, a search is greedy."""
+    """Return the most likely next token [N, W] of each output: the `choose` function of greedy search."""
     return top(log_probs_NWV, 1)[1].squeeze(-1)
 
 
@@ -37,9 +37,10 @@ def extend_paths(
     penalty: LengthPenalty = MEAN,
     constraints: Sequence[Constraint] = (),
 ) -> list[list[Hypothesis]]:
-    """Greedy search or sampling: `paths` outputs per sentence, best first; `choose` selects each next token.
+    """Greedy search or sampling: returns `paths` outputs per sentence, best first; `choose` selects each next token.
 
-    The returned log-probabilities and scores do not depend on temperature, top-k and top-p of `choose`.
+    `step`, `state`, `memory`, `longest_B` and `tokens` are the same as for `beam_search`. The returned
+    log-probabilities and scores do not depend on temperature, top-k and top-p of `choose`.
     """
     found: list[list[Hypothesis]] = [[] for _ in longest_B]
     row_N = torch.arange(len(longest_B), device=longest_B.device)
@@ -76,7 +77,7 @@ def extend_paths(
 
 @dataclass(frozen=True)
 class Sample:
-    """Settings of sampling. `top_p` and `epsilon` apply to the probabilities after `top_k` and `temperature`."""
+    """Settings of random sampling. `top_p` and `epsilon` apply to the probabilities after `top_k` and `temperature`."""
 
     temperature: float = 1.0
     """Divides the log-probabilities: below 1, likely tokens become more likely; 0 is greedy search."""
@@ -88,7 +89,10 @@ class Sample:
     """Sample only from tokens with a higher probability than this (Hewitt et al. 2022)."""
 
     def draw(self, log_probs_NWV: Tensor, uniform_NW: Tensor) -> Tensor:
-        """Select one token per path by its random number in `uniform_NW`. The most likely token is always allowed."""
+        """Sample the next token [N, W] of each of W outputs per sentence; the most likely token is always allowed.
+
+        `uniform_NW` are random numbers from 0 to 1, one per output.
+        """
         words = log_probs_NWV.shape[-1]
         value_NWC, token_NWC = top(log_probs_NWV, 1 if self.temperature == 0 else min(self.top_k or words, words))
         share_NWC = (value_NWC / (self.temperature or 1.0)).softmax(-1)
@@ -102,14 +106,17 @@ class Sample:
 
 
 def uniform(seed_N: Tensor, paths: int, position: int) -> Tensor:
-    """Random numbers [N, W] between 0 and 1. They depend only on seed, path and position, not on other sentences."""
+    """Pseudorandom numbers [N, W] in [0, 1), one for each of W = `paths` outputs of N sentences.
+
+    They depend only on the seed of the sentence, the index of the output and the `position` of the next token.
+    """
     path_W = torch.arange(paths, device=seed_N.device)
     mixed_NW = _mix(_mix(_mix(seed_N) + position)[:, None] + path_W)
     return (mixed_NW >> 40 & 0xFFFFFF).to(torch.float32) / (1 << 24)
 
 
 def _mix(number: Tensor) -> Tensor:
-    """The finalizer of SplitMix64 (Steele et al. 2014), a hash of 64-bit numbers."""
+    """Hash 64-bit integers with the mixing function of SplitMix64 (Steele et al. 2014)."""
     number = number * -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
     number = (number ^ (number >> 30 & 0x3FFFFFFFF)) * -4658895280553007687
     number = (number ^ (number >> 27 & 0x1FFFFFFFFF)) * -7723592293110705685
@@ -117,7 +124,7 @@ def _mix(number: Tensor) -> Tensor:
 
 
 def sampling(settings: Sample, seed_B: Tensor) -> Choose:
-    """A `choose` function that samples the next token, with one random seed per sentence."""
+    """Return a `choose` function for `extend_paths` that samples the next token, with one random seed per sentence."""
     return lambda log_probs_NWV, row_N, position: settings.draw(
         log_probs_NWV, uniform(seed_B[row_N], log_probs_NWV.shape[1], position)
     )
@@ -133,7 +140,10 @@ def stream(
     choose: Choose = most_likely,
     constraints: Sequence[Constraint] = (),
 ) -> Iterator[int]:
-    """Decode a single sentence and yield each token, except the end token, as soon as `choose` has selected it."""
+    """Decode a single sentence, and yield each token, except the end token, as soon as `choose` has selected it.
+
+    The arguments are the same as for `extend_paths`, for a batch of one.
+    """
     token_11 = torch.full((1, 1), tokens.start, device=longest_B.device)
     row_1 = torch.zeros_like(token_11[0])
     path_11T = token_11.new_empty(1, 1, 0)

@@ -20,12 +20,12 @@ Step = Callable[[Tensor, Tree, Tree], tuple[Tensor, Tree]]
 
 
 def keep_rows(tree: Tree, rows_N: Tensor) -> Tree:
-    """Select the sentences `rows_N` of a batch in all tensors of the tree."""
+    """Select sentences of a batch, by their indices `rows_N`, in all tensors of a decoder state or memory."""
     return _map(tree, "keep", rows_N, lambda leaf: leaf.index_select(0, rows_N))
 
 
 def follow_beams(tree: Tree, beams_BW: Tensor) -> Tree:
-    """Select states by beam: the new hypothesis w of sentence b gets the state of hypothesis `beams_BW[b, w]`."""
+    """Reorder a decoder state: new hypothesis w of sentence b gets the state of old hypothesis `beams_BW[b, w]`."""
     rows, width = beams_BW.shape
 
     def follow(leaf: Tensor) -> Tensor:
@@ -37,7 +37,11 @@ def follow_beams(tree: Tree, beams_BW: Tensor) -> Tree:
 
 
 def _map(tree: Tree, method: str, index: Tensor, change: Callable[[Tensor], Tensor]) -> Tree:
-    """Apply `change` to every tensor of the tree; on objects that have the method, call `method(index)` instead."""
+    """Apply `change` to every tensor in nested tuples and dictionaries.
+
+    Objects that have a method with the name `method`, such as a KV cache, are replaced by the result of
+    `method(index)`.
+    """
     if isinstance(tree, Tensor):
         return change(tree)
     if hasattr(tree, method):
@@ -52,7 +56,7 @@ def _map(tree: Tree, method: str, index: Tensor, change: Callable[[Tensor], Tens
 
 @dataclass(frozen=True)
 class Tokens:
-    """The special tokens that a search needs."""
+    """Ids of the special tokens that a search needs: start, end, and tokens that an output never contains."""
 
     start: int
     end: int
@@ -60,7 +64,7 @@ class Tokens:
     """Tokens that an output never contains: padding, the start and the unknown token. Their probability is zero."""
 
     def log_probs(self, logits: Tensor) -> Tensor:
-        """Log-probabilities of the next token; minus infinity for the tokens `never`. Overwrites `logits`."""
+        """Log-probabilities of the next token from its logits, which are overwritten; minus infinity for `never`."""
         if self.never:
             logits = logits.contiguous()  # an expanded view cannot be written into
             logits[..., list(self.never)] = -torch.inf
@@ -69,7 +73,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A finished output of a search."""
+    """A finished output of a search: its tokens, their log-probabilities, and its score."""
 
     tokens: tuple[int, ...]
     """Without the end token."""
@@ -81,7 +85,7 @@ class Hypothesis:
 
     @classmethod
     def of(cls, path: list[int], log_probs: list[float], score: float, end: int) -> Hypothesis:
-        """Build a hypothesis from the tokens `path`, of which the last may be the end token `end`."""
+        """Build a hypothesis from the token ids `path`, of which the last may be the end token `end`."""
         ended = path[-1] == end
         return cls(tuple(path[:-1] if ended else path), tuple(log_probs), score, ended)
 
@@ -91,14 +95,14 @@ GROUP = 10
 
 
 def top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` highest scores of the last axis and their indices, like `topk` but faster."""
+    """Return the `count` highest scores along the last axis, best first, and their indices; `topk`, but faster."""
     rows_NV = scores.reshape(-1, 1, scores.shape[-1])
     best_NC, place_NC = top_sums(rows_NV.new_zeros(rows_NV.shape[:2]), rows_NV, count)
     return best_NC.view(*scores.shape[:-1], -1), place_NC.view(*scores.shape[:-1], -1)
 
 
 def top_sums(total_NW: Tensor, scores_NWV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` highest sums `total + score` of each row, best first, and their indices in the flattened [W, V].
+    """The `count` highest sums `total_NW + scores_NWV` per row, best first, and their indices in the flattened [W, V].
 
     The scores are divided into groups. The highest scores are in the groups with the highest maxima, which are fast to
     compute, and only these groups are searched. Between equal scores, the choice does not depend on the other rows.

@@ -14,7 +14,7 @@ from regard.decoding.hypothesis import Step, Tree
 
 @dataclass(frozen=True)
 class LengthPenalty:
-    """Divides the log-probability of a hypothesis, so that long outputs are not worse because they are long."""
+    """Divides the log-probability of a hypothesis by a function of its length, so that long outputs can win."""
 
     exponent: float = 1.0
     form: Literal["plain", "gnmt"] = "plain"
@@ -22,25 +22,26 @@ class LengthPenalty:
 
     @property
     def formula(self) -> str:
-        """The divisor as text, such as "length^1.4"; empty if it is always 1."""
+        """The divisor of log-probabilities as text, e.g. "length^1.4"; empty if it is always 1."""
         base = "length" if self.form == "plain" else "((5 + length) / 6)"
         if not self.exponent:
             return ""
         return base if self.exponent == 1 else f"{base}^{self.exponent:g}"
 
     def divisor(self, length: float | Tensor) -> Tensor:
-        """The divisor for outputs of `length` tokens, including the end token."""
+        """The number that divides the log-probability of an output of `length` tokens, including the end token."""
         length = torch.as_tensor(length, dtype=torch.float32)
         return (length if self.form == "plain" else (5 + length) / 6) ** self.exponent
 
     def score(self, log_probs: Sequence[float]) -> float:
-        """The score of a hypothesis with these log-probabilities of its tokens."""
+        """The score of a hypothesis: the sum of the log-probabilities of its tokens, divided by the length penalty."""
         return sum(log_probs) / float(self.divisor(len(log_probs)))
 
     def reachable(self, total: Tensor, length: int, longest: Tensor) -> Tensor:
-        """The highest score that an open hypothesis can reach, if each further token has probability 1.
+        """Upper bound of the score of an open hypothesis: as if each further token had probability 1.
 
-        `total`: its log-probability so far; `length`: its number of tokens; `longest`: the length limit.
+        `total`: sum of its log-probabilities so far. `length`: its number of tokens so far. `longest`: the length
+        limit.
         """
         return total / torch.maximum(self.divisor(length + 1), self.divisor(longest))
 
@@ -60,7 +61,8 @@ class CoverageState(NamedTuple):
 class CoveragePenalty:
     """Lowers the score of hypotheses that leave source tokens without attention.
 
-    The penalty is weight * sum over source tokens of log(min(1, attention received from all output tokens)).
+    The penalty is weight * sum over source tokens of log(min(1, a)), where a is the attention that the source token
+    received from all output tokens, at least 0.001.
     """
 
     weight: float
@@ -68,11 +70,11 @@ class CoveragePenalty:
     """Returns the cross-attention weights [B, W, S] of the last step; they sum to 1 over S."""
 
     def start(self, state: Tree, mask_BS: Tensor) -> CoverageState:
-        """The state before the first token: padding counts as covered, source tokens do not."""
+        """Wrap the initial decoder state `state`: no source token is covered yet; padding counts as covered."""
         return CoverageState(state, (~mask_BS).float()[:, None])
 
     def wrap(self, step: Step) -> Step:
-        """A step function for `CoverageState`: calls `step` and adds its attention weights to `seen_BWS`."""
+        """Return a step function for `CoverageState`: it calls `step` and adds the attention weights to `seen_BWS`."""
 
         def step_and_count(token_BW: Tensor, state: Tree, memory: Tree) -> tuple[Tensor, Tree]:
             logits_BWV, inner = step(token_BW, state.state, memory)

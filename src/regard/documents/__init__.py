@@ -5,8 +5,8 @@ answers = translate(document.texts, align=document.needs_alignment)
 content = document.rebuild(answers)
 
 A format is a module that `regard.registry.FORMATS` names, with
-    BINARY = False                                     True: `parse` gets bytes instead of text
     parse(source, draft, name) -> list[Piece]          `draft.add` collects each text; `name` is for error messages
+    BINARY = True                                      optional: `parse` gets bytes instead of text
     finish(made) -> str | bytes                        optional: makes the file from the text with all translations
 """
 
@@ -59,10 +59,7 @@ class Document:
         return made.encode("utf-8", "surrogatepass") if self._as_bytes and isinstance(made, str) else made
 
     def lost(self, answers: Sequence[Answer]) -> list[tuple[str, ...]]:
-        """For each text, the addresses, placeholders, code and numbers that its answer lacks.
-
-        `rebuild` inserts addresses, placeholders and code again, but not numbers.
-        """
+        """For each text, what its answer lacks: addresses, placeholders, code and, not added by `rebuild`, numbers."""
         return [segment.lost(answer) for segment, answer in zip(self._segments, answers, strict=True)]
 
 
@@ -86,7 +83,7 @@ def parse(name: str, content: str | bytes, *, format: str = "") -> Document:
 
     module = import_module(FORMATS[f".{format_of(format or name)}"])
     draft, as_bytes = Draft(), not isinstance(content, str)
-    if module.BINARY:
+    if getattr(module, "BINARY", False):
         if not as_bytes:
             raise CorpusError(name, "this format is binary; pass the content as bytes, not as str")
         return Document(module.parse(content, draft, name), draft, module, as_bytes=True)

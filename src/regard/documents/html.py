@@ -16,8 +16,6 @@ from typing import Literal, NamedTuple
 from regard.documents.markup import Element, Fixed, Piece, Raw, Tree, Words, as_pieces, fixed, read_words
 from regard.documents.segment import Draft
 
-BINARY = False
-
 Kind = Literal["text", "open", "close", "single", "other"]
 
 
@@ -43,12 +41,15 @@ _TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
-    """Split a page into pieces. Attributes with readable text (alt, title and others) are texts too."""
+    """Split a page into unchanged source and slots for translations; `draft` collects the texts to translate.
+
+    Attributes with readable text (alt, title and others) are texts too.
+    """
     return _Reader(draft).read(list(read_tokens(source)))
 
 
 class _Reader:
-    """Splits the tokens of a page into pieces, and adds its texts to a draft."""
+    """Splits the tokens of a page into unchanged source and slots for translations; adds its texts to a draft."""
 
     def __init__(self, draft: Draft):
         self._draft = draft
@@ -112,7 +113,7 @@ class _Reader:
             self._tree.add(fixed(raw, "".join(unescape(token.raw) for token in element if token.kind == "text")))
 
     def _translate_attributes(self, token: Token) -> Raw:
-        """The source of a tag, with slots for the attributes that contain readable text."""
+        """The source of a tag, in which slots for translations replace the attributes with readable text."""
         if token.kind == "close" or "=" not in token.raw:
             return token.raw
         found = list(read_attributes(token.raw))
@@ -232,9 +233,6 @@ _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|
 
 
 def read_attributes(raw: str) -> Iterator[tuple[str, str, int]]:
-    """Yield name, value, and position of the value for each attribute of a start tag.
-
-    The position is 0 if the value has no quotation marks.
-    """
+    """Yield name, value, and position of the value (0: not in quotation marks) of each attribute of a start tag."""
     for match in _ATTRIBUTE.finditer(raw, re.match(r"<[^\s/>]*", raw).end()):  # type: ignore[union-attr]
         yield match[1].lower(), match[2] or match[3] or match[4] or "", max(match.start(2), match.start(3), 0)

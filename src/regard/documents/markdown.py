@@ -15,8 +15,6 @@ from regard.documents.html import VOID
 from regard.documents.markup import PROTECTED, Break, Fixed, Node, Piece, Tree, Words, fixed, read_words
 from regard.documents.segment import Draft, Escape
 
-BINARY = False
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Inline markup: emphasis, links, code spans, images, and the tags and entities of HTML
 
@@ -51,7 +49,7 @@ def _fold(label: str) -> str:
 
 
 class _Inline:
-    r"""Reads the nodes of a paragraph.
+    r"""Parses the inline markup of a paragraph into nodes: words, elements around words, code, line breaks.
 
     `breaks` has, for each "\n" in the text, the source of this line break, and whether it is a hard line break.
     `labels` are the names of links that the document defines.

@@ -273,7 +273,7 @@ class Box:
 
 
 def walk(boxes: Iterable[Box]) -> Iterator[Box]:
-    """The boxes and all boxes inside them."""
+    """The boxes and, after each box, all boxes inside it."""
     for box in boxes:
         yield box
         yield from walk(box.inside)
@@ -281,7 +281,7 @@ def walk(boxes: Iterable[Box]) -> Iterator[Box]:
 
 @dataclass(frozen=True)
 class Marked:
-    """A text, its number of words, and its marks in order."""
+    """A plain text, its number of words, and boxes that say where its markup stands, in order."""
 
     text: str
     size: int
@@ -303,7 +303,10 @@ def mark(nodes: Sequence[Node]) -> Marked:
 
 
 def _count_words(boxes: Sequence[Box], starts: list[int], ends: list[int]) -> list[Box]:
-    """Boxes with word positions instead of character positions, without placeholders that are joined to a word."""
+    """Convert the positions of boxes from characters to words, given the start and end of each word.
+
+    Placeholders that are joined to a word ("%1th") are left out.
+    """
     counted = []
     for box in boxes:
         first, last = bisect_right(ends, box.start), bisect_left(starts, box.end)

@@ -86,10 +86,7 @@ class _Placer:
     """Places the marks of one text by the links between its words and the words of its translation."""
 
     def __init__(self, target: Sequence[str], links: Links, replaceable: set[int] | None):
-        """`replaceable` has the indices of the target words that fixed pieces may replace.
-
-        If `replaceable` is None, a fixed piece may replace any target word that translates it.
-        """
+        """`replaceable`: indices of target words that fixed pieces may replace; None: all that translate the piece."""
         pairs = np.array(sorted(links), dtype=np.int64).reshape(-1, 2)
         self.source, self.target = pairs[:, 0], pairs[:, 1]
         self.size = len(target)
@@ -147,10 +144,7 @@ class _Placer:
         return _best_span(weights, left)
 
     def _linked(self, start: int, end: int, target_span: Span) -> NDArray[np.int64]:
-        """The target words in `target_span` that are linked to the source words from `start` up to `end`.
-
-        A target word with several such links is repeated.
-        """
+        """Target words in `target_span` linked to source words from `start` up to `end`; one entry for each link."""
         first, last = np.searchsorted(self.source, (start, end))
         targets = self.target[first:last]
         return targets[(targets >= target_span[0]) & (targets < target_span[1])]
@@ -211,10 +205,7 @@ def _at(box: Box, gap: int) -> Box:
 
 
 def _best_span(weights: NDArray[np.float64], offset: int) -> Span | None:
-    """The shortest span with the largest sum of weights; None if no sum is above zero.
-
-    `offset` is the index of the word that `weights[0]` belongs to.
-    """
+    """The shortest span with the largest sum of weights, if above zero; `weights[0]` belongs to the word `offset`."""
     best, span, total, start = 0.0, None, 0.0, 0
     for place, weight in enumerate(weights.tolist()):
         if total <= 0:

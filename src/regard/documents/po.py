@@ -14,8 +14,6 @@ from regard.documents.markup import Answer, Piece, fill, read_tags
 from regard.documents.segment import Draft, Segment, split_lines
 from regard.errors import CorpusError
 
-BINARY = False
-
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)[ \t]*(".*)$')
 _STRING = re.compile(r'[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*$')
@@ -138,7 +136,7 @@ def _form_of_one(expression: str) -> int:
 
 @dataclass(frozen=True)
 class _Filled:
-    """The slot that an entry to translate gets among the pieces of the document."""
+    """An entry to translate; `render` writes it with its translations."""
 
     comments: Sequence[str]
     texts: Sequence[str]  # the lines from msgctxt or msgid up to the first msgstr

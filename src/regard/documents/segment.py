@@ -39,7 +39,7 @@ Escape = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Segment:
-    """A slot for the translation of one text."""
+    """One text to translate; `render` writes its translation with the markup of the source."""
 
     number: int  # index of the text in the document
     nodes: tuple[Node, ...]
@@ -136,9 +136,9 @@ class _TargetWriter:
 
 
 def _sides(points: Sequence[Box], spaced: bool, first: bool, last: bool) -> tuple[bool, bool]:
-    """Whether to write white space before and after the marks `points` between two words.
+    """Whether to write white space before and after the marks `points`; none beside a line break.
 
-    None is needed beside a line break. `spaced`, `first` and `last`: see `_TargetWriter._between`.
+    `spaced`: the words around the marks are separated. `first`, `last`: the marks start or end an element.
     """
     before, after = points[0].space_before, points[-1].space_after
     if any(map(_breaks, points)):
@@ -172,10 +172,10 @@ class Draft:
     segments: list[Segment] = field(default_factory=list)
 
     def add(self, nodes: Sequence[Node], escape: Escape = str, finish: Escape = str) -> list[Piece]:
-        """Add one text and return its pieces. A text with letters gets a slot; a text without letters stays unchanged.
+        """Add one text; return unchanged source and a `Segment` for the translation. Without letters, all is unchanged.
 
-        Markup that encloses the whole text stays outside the slot. A text of more than MAX_NODES nodes is split.
-        `escape` and `finish`: see `Segment`.
+        Markup that encloses the whole text stays outside the segment. A text of more than MAX_NODES nodes is split.
+        `escape` converts a translated word, and `finish` the whole translation, to source text of the format.
         """
         before: list[Piece] = []
         after: list[Piece] = []  # last piece first
@@ -215,10 +215,7 @@ _SPACE = re.compile(r"(?:\s|&nbsp;|&#160;|&#xa0;)*", re.IGNORECASE)
 
 
 def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
-    """The white space before the text, the nodes without white space at both ends, and the white space after the text.
-
-    At the start, entities such as "&nbsp;" are white space too.
-    """
+    """White space before the text (also entities such as "&nbsp;"), the nodes without it, white space after it."""
     left = right = ""
     if isinstance(first := nodes[0], Words):
         match = _SPACE.match(first.raw) if first.raw != first.text else None
@@ -234,8 +231,6 @@ def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Plain text
-
-BINARY = False
 
 _SEPARATORS = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029\t]+)")  # a tab separates columns
 

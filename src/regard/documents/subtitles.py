@@ -16,8 +16,6 @@ from regard.documents.markup import Break, Element, Fixed, Node, Piece, Words, m
 from regard.documents.segment import Draft, Escape
 from regard.errors import CorpusError
 
-BINARY = False
-
 _TIME = r"\d{1,3}:\d{1,2}:\d{1,2}[,.]\d{1,3}"
 _HEAD = re.compile(rf"(?:^[ \t]*\d+[ \t]*\r?\n)?^[ \t]*({_TIME})[ \t]*-->[ \t]*({_TIME})[^\r\n]*", re.MULTILINE)
 _DASH = r"[-–—]++(?![\d>])"  # before a number it is a minus

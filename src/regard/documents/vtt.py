@@ -16,8 +16,6 @@ from regard.documents.segment import Draft
 from regard.documents.subtitles import Cue, add_cues, make_cue
 from regard.errors import CorpusError
 
-BINARY = False
-
 _SIGNATURE = re.compile(r"WEBVTT(?=[ \t\r\n]|\Z)")
 _LINE = re.compile(r"[^\r\n]*+(?:\r\n|\n|\r)|[^\r\n]++")
 _TIME = r"((?:\d{2,6}:)?[0-5]\d:[0-5]\d\.\d{3})"

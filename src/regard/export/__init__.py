@@ -123,9 +123,9 @@ def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
 
 @contextmanager
 def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Path]:
-    """Yield a draft folder, which becomes `folder` when the block ends without an error; replaces an earlier export.
+    """Yield a draft folder, which is renamed to `folder` after the block and replaces an earlier export there.
 
-    `facts` are written to the file MARK.
+    `facts` and the checksums of the files are written to the file MARK.
     """
     refuse_taken(folder)
     if folder.is_symlink() and folder.parent.resolve() == run.folder.resolve():
@@ -136,7 +136,11 @@ def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Pat
         yield draft
         files = {str(path.relative_to(draft)): file_sha256(path) for path in sorted(draft.rglob("*")) if path.is_file()}
         mark = {"regard": __version__, **facts, "fingerprint": fingerprint(run), "sha256": files}
-        (draft / MARK).write_text(json.dumps(mark, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(draft / MARK, mark)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
 def refuse_taken(folder: Path) -> None:

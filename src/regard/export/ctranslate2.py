@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from regard.config import Recipe
-from regard.errors import SettingsError
 from regard.export import Log, Option, export_folder, transformer_obstacle, transformer_settings
 from regard.export.weights import LayerNames, NamePair, fill_heads, pairs_of, to_theirs
 from regard.models.transformer_settings import TransformerSettings
@@ -22,8 +21,6 @@ from regard.run import Run
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from ctranslate2.specs import TransformerSpec
     from torch import Tensor
 
@@ -67,15 +64,6 @@ def write(run: Run, folder: Path, log: Log, *, quantization: Quantization = "flo
             tokenizer.save(draft, name)
 
 
-def import_ctranslate2() -> ModuleType:
-    """The module `ctranslate2`. If it is not installed, the error says how to install it."""
-    try:
-        import ctranslate2
-    except ImportError:
-        raise SettingsError('CTranslate2 is not installed; pip install "regard[ctranslate2]"') from None
-    return ctranslate2
-
-
 def build_spec(
     settings: TransformerSettings, weights: dict[str, Tensor], source: Tokenizer, target: Tokenizer
 ) -> TransformerSpec:
@@ -88,17 +76,17 @@ def build_spec(
         for side in ("encoder", "decoder")
     }
     wanted = {name: most[name.partition(".")[0]] for name in settings.attentions}
-    weights, tables = _split_off_positions(settings, fill_heads(settings, weights, wanted))
+    weights = fill_heads(settings, weights, wanted)
+    tables = _split_off_positions(settings, weights)
     for name in ("encoder.embed.tokens.weight", "embed.tokens.weight", "output.weight", "output.bias"):
         if name in weights:
             weights[name] = weights[name][:-1]  # without the padding token
-    head_width = settings.head_width or settings.width // settings.heads
     shape = {
         "pre_norm": settings.norm == "pre",
         "activation": {"relu": Activation.RELU, "gelu": Activation.GELU}.get(settings.activation, Activation.SWISH),
         "ffn_glu": settings.activation == "swiglu",
-        "head_dim": head_width,
-        "rotary_dim": head_width if settings.positional_encoding == "rotary" else None,
+        "head_dim": settings.head_size,
+        "rotary_dim": settings.head_size if settings.positional_encoding == "rotary" else None,
     }
     spec = TransformerSpec(
         TransformerEncoderSpec(settings.encoder_layers, most["encoder"], **shape),
@@ -117,7 +105,7 @@ def build_spec(
 
 
 def _pairs(settings: TransformerSettings, *, biased: bool) -> Iterator[NamePair]:
-    """The table of our parameter names and those of CTranslate2."""
+    """Yield our parameter names with those of CTranslate2. `biased`: whether the output layer has a bias."""
     gate = ["ffn/linear_0_noact/"] if settings.activation == "swiglu" else []
     widen = LayerNames("feed_forward.up", ("ffn/linear_0/", *gate), "reads")
     for layer in range(settings.encoder_layers):
@@ -134,10 +122,8 @@ def _pairs(settings: TransformerSettings, *, biased: bool) -> Iterator[NamePair]
         yield NamePair("output.bias", ("decoder/projection/bias",))
 
 
-def _split_off_positions(
-    settings: TransformerSettings, weights: dict[str, Tensor]
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The weights without positional encodings, and a table of positional encodings for encoder and decoder.
+def _split_off_positions(settings: TransformerSettings, left: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Remove positional encodings from the weights `left`; returns a table of them for encoder and decoder.
 
     If a model concatenates embedding e and position p, it multiplies both by a matrix: W [e; p] = W1 e + W2 p. Then the
     embeddings are replaced by W1 e, and the table contains W2 p.
@@ -146,7 +132,7 @@ def _split_off_positions(
 
     from regard.layers.positional_encoding import sinusoids
 
-    left, tables = dict(weights), {}
+    tables = {}
     for ours, theirs in (("encoder.embed", "encoder"), ("embed", "decoder")):
         join = left.pop(f"{ours}.positions.join.weight", None)
         width = settings.width if join is None else join.shape[1] - settings.width
@@ -161,4 +147,4 @@ def _split_off_positions(
             rows = rows @ join[:, settings.width :].T
         if settings.positional_encoding != "rotary" or theirs == "encoder":  # a rotary decoder takes no table
             tables[f"{theirs}/position_encodings/encodings"] = rows
-    return left, tables
+    return tables

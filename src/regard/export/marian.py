@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.config import Recipe, SearchSettings
 from regard.errors import RunError
-from regard.export import Log, Option, export_folder, transformer_obstacle, transformer_settings
+from regard.export import Log, Option, export_folder, transformer_obstacle, transformer_settings, write_json
 from regard.export.weights import LayerNames, NamePair, fill_heads, pairs_of, to_theirs
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
@@ -123,8 +123,8 @@ def write(run: Run, folder: Path, log: Log) -> None:
     generation = {**_special_ids(target), "max_length": LONGEST // 2, **search}
     with export_folder(run, folder, {"format": "marian", "tokenizer": source.kind}) as draft:
         save_file(weights, draft / "model.safetensors", metadata={"format": "pt"})
-        _write_json(draft / "config.json", _config(settings, source, target))
-        _write_json(draft / "generation_config.json", generation)
+        write_json(draft / "config.json", _config(settings, source, target))
+        write_json(draft / "generation_config.json", generation)
         _write_tokenizers(draft, run.recipe, source, target)
     if lost:
         log(f"not exported, because `generate` of transformers has no such setting: {', '.join(lost)}")
@@ -176,12 +176,12 @@ def from_generation(
     given = {name: value for name, value in generation.items() if value is not None}
     for name in NUMBERS:
         if isinstance(value := given.get(name, 0), bool) or not isinstance(value, int | float):
-            raise RunError(f"{where}: {name} = {json.dumps(value)} is not a number")
+            raise RunError(f"{where}: {name} = {json.dumps(value)} is not a number; correct it")
     try:
         alone = [ids[0] for ids in given.get("bad_words_ids", []) if len(ids) == 1]
         forbidden = dict.fromkeys([*given.get("suppress_tokens", []), *alone])
     except TypeError:
-        raise RunError(f"{where}: suppress_tokens and bad_words_ids are not lists of ids") from None
+        raise RunError(f"{where}: suppress_tokens or bad_words_ids is not a list of ids; correct it") from None
     search = {
         "beam_size": given.get("num_beams", 1),
         "length_penalty": given.get("length_penalty", 1.0),
@@ -249,9 +249,9 @@ def _special_ids(target: Tokenizer) -> dict[str, int | None]:
 
 def _write_tokenizers(folder: Path, recipe: Recipe, source: Tokenizer, target: Tokenizer) -> None:
     separate = source.tokens != target.tokens
-    _write_json(folder / "vocab.json", {token: id for id, token in enumerate(source.tokens)})
+    write_json(folder / "vocab.json", {token: id for id, token in enumerate(source.tokens)})
     if separate:
-        _write_json(folder / "target_vocab.json", {token: id for id, token in enumerate(target.tokens)})
+        write_json(folder / "target_vocab.json", {token: id for id, token in enumerate(target.tokens)})
     (folder / "source.spm").write_bytes(_spm(source))
     (folder / "target.spm").write_bytes(_spm(target))
     described = {
@@ -263,7 +263,7 @@ def _write_tokenizers(folder: Path, recipe: Recipe, source: Tokenizer, target: T
         "model_max_length": LONGEST,
         "clean_up_tokenization_spaces": False,
     }
-    _write_json(folder / "tokenizer_config.json", described)
+    write_json(folder / "tokenizer_config.json", described)
 
 
 SQUEEZE_SPACES = b"\x1a\x02\x20\x01"
@@ -278,7 +278,3 @@ def _spm(tokenizer: Tokenizer) -> bytes:
         return tokenizer.model
     assert isinstance(tokenizer, SubwordTokenizer)
     return tokenizer.model + SQUEEZE_SPACES
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

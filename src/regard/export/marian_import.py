@@ -32,8 +32,6 @@ HELP = (
     "e.g. of OPUS-MT, as Hugging Face transformers saves it"
 )
 END, UNKNOWN, START = FIRST_SPECIALS
-ALIASES = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
-POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 # Values that the configuration must have, if it has the key, because our models cannot differ in them.
 FIXED = {
     "model_type": "marian",
@@ -97,9 +95,9 @@ def read(folder: Path, out: Path, log: Log) -> Run:
 def from_marian(
     recipe: Recipe, stored: Mapping[str, Tensor], source_rows: list[int], target_rows: list[int], *, where: str
 ) -> dict[str, Tensor]:
-    """Marian's weights under our names, with our order of dimensions and of tokens.
+    """Marian's weights under our names, in our order of dimensions and tokens.
 
-    `source_rows` and `target_rows` have Marian's id of each of our tokens (see `_rows`).
+    `source_rows` and `target_rows`: for each of our token ids, Marian's id. `where`: the folder, for error messages.
     """
     settings = transformer_settings(recipe)
     theirs = {name: tensor.float() for name, tensor in stored.items()}
@@ -110,7 +108,9 @@ def from_marian(
         if name in ours:
             rows = source_rows if name.startswith("encoder.") else target_rows
             if len(ours[name]) != max(rows) + 1:
-                raise RunError(f"{where}: vocabulary of {max(rows) + 1} tokens, but {len(ours[name])} embeddings")
+                raise RunError(
+                    f"{where}: {max(rows) + 1} tokens but {len(ours[name])} embeddings; download all files again"
+                )
             ours[name] = ours[name][rows]
     if bias_1V is not None and bias_1V.any():
         ours["output.bias"] = bias_1V[0, target_rows]
@@ -123,14 +123,16 @@ def _drop_computed(weights: dict[str, Tensor], settings: TransformerSettings, wh
 
     from regard.layers.positional_encoding import sinusoids
 
-    for name in POSITIONS:
+    encoder, decoder = "model.encoder.embed_", "model.decoder.embed_"
+    for name in (f"{encoder}positions.weight", f"{decoder}positions.weight"):
         if (rows := weights.pop(name, None)) is not None:
             expected = sinusoids(len(rows), settings.width)[:, stream_order(settings.width)]
             if (rows - expected).abs().max() > 1e-3:
-                raise RunError(f'{where}: "{name}" are not the sinusoids that Marian adds')
+                raise RunError(f'{where}: "{name}" are not the sinusoids of Marian; not supported')
+    copies = [f"{encoder}tokens.weight", f"{decoder}tokens.weight", "lm_head.weight"]
     decoder_only = settings.tie_embeddings == "target"
-    original = weights.get("model.decoder.embed_tokens.weight" if decoder_only else "model.shared.weight")
-    for name in ("lm_head.weight",) if decoder_only else ALIASES:
+    original = weights.get(copies[1] if decoder_only else "model.shared.weight")
+    for name in copies[2:] if decoder_only else copies:
         if original is not None and not torch.equal(weights.pop(name, original), original):
             raise RunError(f'{where}: "{name}" should be a shared matrix, but differs from the other copy')
 
@@ -142,10 +144,10 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         try:
             return load_file(path)
         except Exception as error:  # safetensors raises its own untyped errors
-            raise RunError(f"{path}: damaged ({error})") from None
+            raise RunError(f"{path}: damaged ({error}); download it again") from None
     if (path := folder / "pytorch_model.bin").is_file():
         return read_torch_file(path)
-    raise RunError(f"{folder}: has neither model.safetensors nor pytorch_model.bin")
+    raise RunError(f"{folder}: has neither model.safetensors nor pytorch_model.bin; download one of them")
 
 
 def read_torch_file(path: Path) -> dict[str, Tensor]:
@@ -255,7 +257,7 @@ def _tokenizer(folder: Path, side: str, vocabulary: Vocabulary, rows: list[int])
     """A SentencePiece tokenizer with our ids; if the model was exported by Regard, its original tokenizer."""
     path = folder / f"{side}.spm"
     if not path.is_file():
-        raise RunError(f"{folder}: has no {path.name}")
+        raise RunError(f"{folder}: has no {path.name}; download it too")
     opened = load(path, "sentencepiece", tokens=list(_tokens(vocabulary, rows).values()))
     kind = read_mark(folder).get("tokenizer")
     if kind in ("bpe", "unigram"):
@@ -284,7 +286,7 @@ def _read_json(path: Path, *, optional: bool = False) -> _Table:
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError:
-        raise RunError(f"{path}: not JSON") from None
+        raise RunError(f"{path}: not JSON; download it again") from None
     if not isinstance(content, dict):
         raise RunError(f"{path}: not a JSON object")
     return _Table(path, content)

@@ -10,11 +10,10 @@ length in all rows. Each attention has its own number of heads H; an attention w
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from regard.config import Recipe
-from regard.export import Log, Option, export_folder, transformer_obstacle, transformer_settings
+from regard.export import Log, Option, export_folder, transformer_obstacle, transformer_settings, write_json
 from regard.run import Run
 from regard.text.tokenizer import EOS, SOS, UNK
 
@@ -40,4 +39,4 @@ def write(run: Run, folder: Path, log: Log) -> None:
         source.save(draft, "source")
         target.save(draft, "target")
         ids = {"start": SOS, "end": EOS, "unknown": UNK, "source_padding": source.pad, "target_padding": target.pad}
-        (draft / "regard.json").write_text(json.dumps({"ids": ids, "longest": longest}, indent=2) + "\n")
+        write_json(draft / "regard.json", {"ids": ids, "longest": longest})

@@ -73,11 +73,11 @@ class PlainCache(KVCache):
         return iter(self._parts)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values, and no index of hypotheses, because each row is one hypothesis."""
+        """Keys, values, and None instead of the mask of used slots, because all slots are used."""
         return *self._parts, None
 
     def add(self, both_BW2HK: Tensor) -> PlainCache:
-        """A cache with the keys and values of one more token."""
+        """A cache with one more token; `both_BW2HK`: its key and value (2), where the beam width W is 1."""
         new = both_BW2HK.permute(2, 0, 3, 1, 4)  # [2, B, H, 1, K]
         return PlainCache(*(torch.cat([old, one], dim=2) for old, one in zip(self._parts, new, strict=True)))
 
@@ -102,11 +102,11 @@ def write_graphs(model: Transformer, settings: TransformerSettings, longest: int
         if isinstance(module, SinusoidalEncoding | RotaryEncoding):
             module.between(0, longest)  # compute the whole table of sinusoids: a graph cannot extend it
     batch, size, length = Dim("B"), Dim("S", max=longest), Dim("T", max=longest - 1)
-    layers, head_width = settings.decoder_layers, settings.head_width or settings.width // settings.heads
+    layers = settings.decoder_layers
 
     def empty(kind: str, places: int, axis: Dim) -> list[tuple[Tensor, dict[int, Dim]]]:
         heads = [max(settings.heads_in(f"decoder.{layer}.{kind}"), 1) for layer in range(layers) for _ in range(2)]
-        return [(torch.zeros(2, count, places, head_width), {0: batch, 2: axis}) for count in heads]
+        return [(torch.zeros(2, count, places, settings.head_size), {0: batch, 2: axis}) for count in heads]
 
     # Example inputs with their dynamic axes.
     mask_BS = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])

@@ -86,7 +86,7 @@ def to_ours(
 
 def _take(weights: dict[str, Tensor], name: str, where: str) -> Tensor:
     if name not in weights:
-        raise RunError(f'{where}: the weights "{name}" are missing')
+        raise RunError(f'{where}: the weights "{name}" are missing; use a complete copy of the model')
     return weights.pop(name)
 
 
@@ -111,8 +111,7 @@ def fill_heads(
     """The weights with heads of zeros added; `wanted` has the number of heads that each attention should have."""
     import torch
 
-    filled, width = dict(weights), settings.width
-    head_width = settings.head_width or width // settings.heads
+    filled, width, head_width = dict(weights), settings.width, settings.head_size
     for name in settings.attentions:
         kept, missing = settings.heads_in(name), wanted[name] - settings.heads_in(name)
         if not missing:

@@ -27,10 +27,10 @@ from regard.layers.positional_encoding import RotaryEncoding
 
 
 class DotProductScore(nn.Module):
-    """q . k (Luong et al. 2015, "dot")."""
+    """Score function of attention: the dot product q . k of query and key (Luong et al. 2015, "dot")."""
 
     def as_dot(self, query: Tensor) -> tuple[Tensor, float]:
-        """Return a query q' and a factor s such that the score is s (q' . k)."""
+        """Return a query q' and a factor s such that the score is s (q' . k), the form that the fused kernel needs."""
         return query, 1.0
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
@@ -39,14 +39,20 @@ class DotProductScore(nn.Module):
 
 
 class ScaledDotProductScore(DotProductScore):
-    """q . k / sqrt(K), where K is the width of q (Vaswani et al. 2017): scores of random vectors have variance one."""
+    """Score function of attention: q . k / sqrt(K), where K is the width of q (Vaswani et al. 2017).
+
+    The factor gives the scores of random vectors a variance of one.
+    """
 
     def as_dot(self, query: Tensor) -> tuple[Tensor, float]:
         return query, 1.0 / math.sqrt(query.shape[-1])
 
 
 class BilinearScore(DotProductScore):
-    """q W k with a learned matrix W (Luong et al. 2015, "general"): W projects the query to the width of the keys."""
+    """Score function of attention: q W k, where the learned matrix W projects the query q to the width of the key k.
+
+    Called "general" in Luong et al. 2015.
+    """
 
     def __init__(self, query_width: int, key_width: int):
         super().__init__()
@@ -57,9 +63,10 @@ class BilinearScore(DotProductScore):
 
 
 class AdditiveScore(nn.Module):
-    """v . tanh(W q + U k) with learned v, W and U (Bahdanau et al. 2015; "concat" in Luong et al. 2015).
+    """Score function of attention: v . tanh(W q + U k) with learned v, W and U and a hidden width of `inner`.
 
-    `U k` does not depend on the query: `prepare` computes `U k` once per sentence, and `forward` takes it as the key.
+    From Bahdanau et al. 2015; called "concat" in Luong et al. 2015. `U k` does not depend on the query: `prepare`
+    computes `U k` once per sentence, and `forward` takes it as the key.
     """
 
     def __init__(self, query_width: int, key_width: int, inner: int):
@@ -69,7 +76,7 @@ class AdditiveScore(nn.Module):
         self.score = nn.Linear(inner, 1, bias=False)
 
     def prepare(self, key: Tensor) -> Tensor:
-        """Compute `U k`, the part of the score that does not depend on the query."""
+        """Compute `U k` from the keys: the part of the score that does not depend on the query."""
         return self.key(key)
 
     def forward(self, query: Tensor, prepared_key: Tensor) -> Tensor:
@@ -90,11 +97,12 @@ def attend(
     causal: bool = False,
     tap: AttentionHook | None = None,
 ) -> Tensor:
-    """Attention of query [..., H, T, K] to key [..., H, S, K]: weighted sums of value [..., H, S, Kv].
+    """Attention of query [..., H, T, K] to key [..., H, S, K]: returns weighted sums of value [..., H, S, Kv].
 
     `mask` is boolean, broadcasts to [..., H, T, S] and is True for keys that may be attended to. If the mask is False
     for all keys of a query, the output of this query is zero. With `causal=True`, query t attends to keys 0 ... t; the
-    caller must then pass no mask.
+    caller must then pass no mask. `score` is the score function. `tap` is the hook that can record or replace the
+    weights.
     """
     if (tap is None or tap.idle) and isinstance(score, DotProductScore):
         query, scale = score.as_dot(query)
@@ -111,7 +119,10 @@ def attend(
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """Call PyTorch's fused kernel, on a CPU always in float32: in bfloat16 the backward pass is five times slower."""
+    """Call PyTorch's fused attention kernel, with scores multiplied by `scale`.
+
+    Under CPU autocast it computes in float32, because the backward pass is five times slower in bfloat16.
+    """
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
             return _fused(query.float(), key.float(), value.float(), mask, causal, scale)
@@ -119,7 +130,7 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causa
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the keys for which `mask` is True. If the mask is False for all keys, the weights are 0, not NaN."""
+    """Softmax of `scores` over the keys for which `mask` is True; if it is False for all keys, the weights are 0."""
     if mask is None:
         return scores.softmax(-1)
     weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
@@ -134,11 +145,12 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
 def attend_nearby(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int, *, tap: AttentionHook | None = None
 ) -> Tensor:
-    """Restricted self-attention: each position attends to itself and to `window // 2` neighbors on each side.
+    """Local (sliding-window) self-attention: each position attends to itself and `window // 2` neighbors on each side.
 
-    Tensors are [B, H, N, K] for N positions, `mask` is [B, N]. Long sequences are divided into blocks of queries. A
-    block attends only to the keys near it, so that the cost grows linearly with N. If a hook is attached, there are no
-    blocks, and the hook gets weights [B, H, N, N].
+    Vaswani et al. 2017 call it restricted. Query, key and value are [B, H, N, K] for N positions; `mask` [B, N] is
+    False for padding. Long sequences are divided into blocks of queries. A block attends only to the keys near it, so
+    that the cost grows linearly with N. If the hook `tap` is in use, there are no blocks, and the hook gets weights [B,
+    H, N, N].
     """
     batch, length, reach = query.shape[0], query.shape[-2], window // 2
     block = max(reach, 16)
@@ -155,20 +167,27 @@ def attend_nearby(
 
 
 def _cut(x: Tensor, block: int, reach: int = 0) -> Tensor:
-    """Cut x [B, H, N, K] into n blocks, each with `reach` neighbors on both sides: [B n, H, block + 2 reach, K]."""
+    """Cut x [B, H, N, K] into blocks of `block` positions, each extended by `reach` positions on both sides.
+
+    Returns [B n, H, block + 2 reach, K] for n blocks. Positions beyond the ends of the sequence are zeros.
+    """
     padded = F.pad(x, (0, 0, reach, reach + -x.shape[-2] % block))
     return padded.unfold(-2, block + 2 * reach, block).permute(0, 2, 1, 4, 3).flatten(0, 1)
 
 
 class KeyValue(NamedTuple):
-    """Keys and values of one attention layer, computed once per source."""
+    """Keys and values of the source in one attention layer; they are computed once per source sentence."""
 
     key: Tensor
     value: Tensor
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention, with one projection for queries, keys and values together."""
+    """Multi-head self-attention, with one projection for queries, keys and values together.
+
+    `name`: the name of its hook. `window`: if not 0, local attention (`attend_nearby`). `rotary`: rotary encoding, if
+    any.
+    """
 
     def __init__(
         self, width: int, heads: int, head_width: int, name: str, *, causal: bool = False, window: int = 0,
@@ -181,7 +200,10 @@ class SelfAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def forward(self, x_BTD: Tensor, mask_BT: Tensor | None = None) -> Tensor:
-        """Attention over the whole sequence; a causal layer needs no mask, because padding is at the end."""
+        """Self-attention over whole sequences; `mask_BT` is False for padding. A causal layer ignores the mask.
+
+        It needs none, because padding is at the end.
+        """
         query, key, value = self.qkv(x_BTD).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         if self.rotary is not None:
             query, key = self.rotary(query), self.rotary(key)
@@ -194,13 +216,16 @@ class SelfAttention(nn.Module):
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def start(self, rows: int, width: int) -> KVCache:
-        """An empty cache [B, W, H, 0, K] for `rows` sentences with `width` hypotheses each."""
+        """An empty KV cache [B, W, H, 0, K] for B = `rows` sentences with W = `width` hypotheses each."""
         weight = self.qkv.weight
         empty = weight.new_zeros(rows, width, self.heads, 0, weight.shape[0] // (3 * self.heads))
         return KVCache(empty, empty)
 
     def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """Attention of the newest token of each hypothesis to itself and all earlier tokens, and the next cache."""
+        """One decoding step: the newest token of each of W hypotheses attends to itself and all earlier tokens.
+
+        Returns the output [B, W, D] and the cache, extended by this token.
+        """
         qkv = self.qkv(x_BWD).unflatten(-1, (3, self.heads, -1))  # [B, W, 3, H, K]
         if self.rotary is not None:
             turned = self.rotary(qkv[:, :, :2].unsqueeze(-2), cache.length).squeeze(-2)
@@ -215,7 +240,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Multi-head attention of one sequence to another sequence, whose keys and values `project` computes once."""
+    """Multi-head attention of the decoder to the encoded source, whose keys and values `project` computes once."""
 
     def __init__(self, width: int, heads: int, head_width: int, name: str):
         super().__init__()
@@ -226,12 +251,15 @@ class CrossAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def project(self, memory_BSD: Tensor) -> KeyValue:
-        """Keys and values [B, H, S, K] of the encoded source."""
+        """Compute keys and values [B, H, S, K] from the encoded source `memory_BSD`."""
         key, value = self.key_value(memory_BSD).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
         return KeyValue(key, value)
 
     def forward(self, x_BTD: Tensor, memory: KeyValue, mask_BS: Tensor | None) -> Tensor:
-        """Attention of T queries per sentence: T target positions in training, T hypotheses in a search."""
+        """Attention of T queries per sentence to `memory`, the result of `project`; `mask_BS` is False for padding.
+
+        The queries are T target positions in training, and the newest tokens of T hypotheses in a search.
+        """
         query = self.query(x_BTD).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         mixed = attend(query, memory.key, memory.value, mask, tap=self.tap)
@@ -243,10 +271,16 @@ class CrossAttention(nn.Module):
 
 
 class RecurrentAttention(nn.Module):
-    """Single-head attention of a recurrent decoder. A step has N queries: N / B hypotheses of each of B sentences."""
+    """Single-head attention to the source in a step of a recurrent decoder.
+
+    It has N = B W queries: one for each of W hypotheses of each of B sentences.
+    """
 
     def __init__(self, score: str, query_width: int, memory_width: int, name: str, inner: int = 0):
-        """`inner`: width of the hidden layer of the additive score; 0 means the width of the query."""
+        """`score` is "dot", "scaled", "general" or "additive"; `name` is the name of the attention hook.
+
+        `inner` is the hidden width of the score "additive"; 0 means `query_width`.
+        """
         super().__init__()
         if score in ("dot", "scaled") and query_width != memory_width:
             raise SettingsError(
@@ -263,11 +297,18 @@ class RecurrentAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def prepare(self, states_BSD: Tensor) -> tuple[Tensor, ...]:
-        """The prepared keys of an additive score (`AdditiveScore.prepare`), as a tuple of one tensor; else ()."""
+        """Compute the part of the score that does not depend on the query, from the encoder states.
+
+        For the additive score v . tanh(W q + U k), this is a tuple of one tensor, the projected keys U k; otherwise ().
+        """
         return (self.score.prepare(states_BSD),) if isinstance(self.score, AdditiveScore) else ()
 
     def forward(self, query_ND: Tensor, source: KeyValue, mask_BS: Tensor | None, tap: AttentionHook | None) -> Tensor:
-        """The context vector [N, D] of each query. For an additive score, `source.key` is the result of `prepare`."""
+        """Compute the context vector [N, D] of each query: the weighted sum of `source.value`.
+
+        With the additive score, `source.key` must be the result of `prepare`. `tap` is the hook that `hook_for_loop`
+        yields.
+        """
         query = query_ND.unflatten(0, (source.value.shape[0], 1, -1))  # [B, 1 head, N / B, D]
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         key, value = source.key.unsqueeze(1), source.value.unsqueeze(1)
@@ -275,10 +316,10 @@ class RecurrentAttention(nn.Module):
 
     @contextmanager
     def hook_for_loop(self) -> Iterator[AttentionHook]:
-        """Yield the hook that the caller must pass to `forward` as `tap` in every step of a loop.
+        """Within the `with` block, yield the hook to pass to `forward` as `tap` in every step of the decoder loop.
 
-        Listeners are called at every step, because the weights that they return affect the next step. After the loop,
-        each recorder gets one record of all steps.
+        Its listeners are called at every step, because the weights that they return affect the next step. After the
+        loop, each recorder gets one record of all steps.
         """
         if self.tap.idle:
             yield self.tap
@@ -300,14 +341,17 @@ DOT = DotProductScore()
 
 
 def pool(query_D: Tensor, key_NSD: Tensor, x_NSD: Tensor, mask_NS: Tensor | None, tap: AttentionHook) -> Tensor:
-    """Pool each sequence of `x_NSD` into one vector [N, D] by attention with one query for all sequences."""
+    """Pool each of N sequences of states `x_NSD` into one vector [N, D] by attention with the same query `query_D`.
+
+    `key_NSD` are the attention keys of the states; `tap` is the hook that can record or replace the weights.
+    """
     query = query_D.expand(x_NSD.shape[0], 1, 1, -1)
     mask = None if mask_NS is None else mask_NS[:, None, None, :]
     return attend(query, key_NSD.unsqueeze(1), x_NSD.unsqueeze(1), mask, score=DOT, tap=tap).flatten(1)
 
 
 class AttentionPooling(nn.Module):
-    """Sum of states h with weights softmax(u . c), where u = tanh(W h + b) and c is learned (Yang et al. 2016)."""
+    """Pools states h to their sum with weights softmax(u . c); u = tanh(W h + b), c is learned (Yang et al. 2016)."""
 
     def __init__(self, width: int, name: str):
         super().__init__()
@@ -316,7 +360,7 @@ class AttentionPooling(nn.Module):
         self.tap = AttentionHook(name)
 
     def keys(self, x: Tensor) -> Tensor:
-        """The attention keys of states [..., D]."""
+        """Compute the attention keys tanh(W h + b) of states h [..., D]."""
         return torch.tanh(self.key(x))
 
     def forward(self, x_NSD: Tensor, key_NSD: Tensor, mask_NS: Tensor | None) -> Tensor:
@@ -324,14 +368,14 @@ class AttentionPooling(nn.Module):
 
 
 class MeanPooling(nn.Module):
-    """The mean of all real states, computed as attention with equal scores, so that a hook can record its weights."""
+    """Pools states to their mean without padding; as attention with equal scores, so that a hook can record weights."""
 
     def __init__(self, name: str):
         super().__init__()
         self.tap = AttentionHook(name)
 
     def keys(self, x: Tensor) -> Tensor:
-        """Keys of width one that are all zero, so that all scores are equal."""
+        """Return keys of width one that are all zero, so that all scores are equal."""
         return torch.zeros_like(x[..., :1])
 
     def forward(self, x_NSD: Tensor, key_NSD: Tensor, mask_NS: Tensor | None) -> Tensor:

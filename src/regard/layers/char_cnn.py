@@ -22,9 +22,9 @@ MIXERS = (0x1D8E4E27C47D124F, 0x369DEA0F31A53F85)
 class CharacterWordEncoder(nn.Module):
     """Computes one vector per word from the ids of its pieces (characters or subwords).
 
-    `piece`, `spelling` and `embedding`: widths of piece embeddings, of the convolution and of whole-word embeddings.
-    `words`: number of rows of the table of whole-word embeddings. `word_dropout`: share of the words whose whole-word
-    embedding is set to zero in training.
+    `vocabulary`: number of different pieces. `piece`, `spelling` and `embedding`: widths of piece embeddings, of the
+    convolution and of whole-word embeddings. `words`: number of rows of the table of whole-word embeddings; a word
+    selects rows by a hash. `word_dropout`: share of the words whose whole-word embedding is set to zero in training.
     """
 
     def __init__(self, vocabulary: int, *, piece: int, spelling: int, words: int, embedding: int, word_dropout: float):
@@ -37,7 +37,10 @@ class CharacterWordEncoder(nn.Module):
         self.hide = Dropout(word_dropout)
 
     def forward(self, ids_BTS: Tensor, mask_BTS: Tensor) -> Tensor:
-        """Word vectors [B, T, D], zero on padding; the vector of a word that occurs several times is computed once."""
+        """Word vectors [B, T, D] of T words with S characters or subwords each; zero on padding.
+
+        The vector of a word that occurs several times is computed once.
+        """
         mask_BT = mask_BTS[:, :, 0]
         ids_NS, mask_NS = ids_BTS[mask_BT], mask_BTS[mask_BT]
         key_U, index_N = torch.unique(fingerprint(ids_NS, mask_NS), return_inverse=True)
@@ -53,23 +56,23 @@ class CharacterWordEncoder(nn.Module):
         spelled_BTD, whole_BTD = both_BTD.split([spelled_UD.shape[1], whole_UD.shape[1]], dim=-1)
         return torch.cat([spelled_BTD, whole_BTD * self.hide(whole_BTD.new_ones(*mask_BT.shape, 1))], dim=-1)
 
-    def spell(self, ids_US: Tensor, mask_US: Tensor) -> Tensor:
-        """Encode the spelling of U distinct words by the convolution: [U, D]."""
-        mask_US = mask_US.to(self.char_embedding.weight.device)
-        x_USE = self.char_embedding(ids_US) * mask_US[:, :, None]
-        near_USE = torch.cat([F.pad(x_USE[:, :-1], (0, 0, 1, 0)), x_USE, F.pad(x_USE[:, 1:], (0, 0, 0, 1))], dim=-1)
-        answers_USD = F.relu(self.convolution(near_USE))
-        return (answers_USD * mask_US[:, :, None]).amax(1)
+    def spell(self, ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
+        """Encode the spelling of N distinct words, S characters or subwords each, by the convolution: [N, D]."""
+        mask_NS = mask_NS.to(self.char_embedding.weight.device)
+        x_NSE = self.char_embedding(ids_NS) * mask_NS[:, :, None]
+        near_NSE = torch.cat([F.pad(x_NSE[:, :-1], (0, 0, 1, 0)), x_NSE, F.pad(x_NSE[:, 1:], (0, 0, 0, 1))], dim=-1)
+        answers_NSD = F.relu(self.convolution(near_NSE))
+        return (answers_NSD * mask_NS[:, :, None]).amax(1)
 
 
 def fingerprint(ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
-    """One hash per word, [N], of the ids of its pieces: a polynomial of the ids modulo 2^64."""
+    """A 64-bit hash [N] of each of N words: a polynomial of the ids of its characters or subwords modulo 2^64."""
     powers = [pow(FACTOR, place, 1 << 64) for place in range(ids_NS.shape[1])]
     signed = torch.tensor([power - (1 << 64) if power >= 1 << 63 else power for power in powers])  # the same 64 bits
     return ((ids_NS + 1) * signed.to(ids_NS.device) * mask_NS).sum(1)
 
 
-def mix(key_U: Tensor, mixer: int) -> Tensor:
-    """Hash `key_U` again with `mixer`, so that the low bits of the result depend on all bits of `key_U`."""
-    mixed_U = (key_U ^ (key_U >> 29)) * mixer
-    return mixed_U ^ (mixed_U >> 32)
+def mix(key_N: Tensor, mixer: int) -> Tensor:
+    """Hash the hashes `key_N` again with the odd number `mixer`, so that the low bits depend on all bits of the key."""
+    mixed_N = (key_N ^ (key_N >> 29)) * mixer
+    return mixed_N ^ (mixed_N >> 32)

@@ -15,9 +15,10 @@ from torch.nn import functional as F
 
 
 class LinearChainCRF(nn.Module):
-    """Learned scores of pairs of adjacent labels, of first labels and of last labels.
+    """A CRF layer: learned scores of pairs of adjacent labels, of first labels and of last labels.
 
-    In every mask, padding must be at the end of a row, and every row must have at least one word.
+    It adds them to the label scores (logits) of a tagger. In every mask, padding must be at the end of a row, and every
+    row must have at least one word.
     """
 
     def __init__(self, labels: int):
@@ -30,7 +31,10 @@ class LinearChainCRF(nn.Module):
     def negative_log_likelihood(
         self, logits_BTL: Tensor, target_BT: Tensor, mask_BT: Tensor, smoothing: float = 0.0
     ) -> Tensor:
-        """Negative log-probability [B] of the labels `target_BT`, with label smoothing."""
+        """Negative log-probability [B] of the label sequences `target_BT`, given label scores for L labels per word.
+
+        `smoothing` is the rate of label smoothing.
+        """
         score_BTL, after_LL = self._add_start_and_end(logits_BTL, mask_BT), self.transitions.double()
         total_B: Tensor = _LogPartition.apply(score_BTL, after_LL, mask_BT)  # type: ignore[no-untyped-call]
         place_BT = score_BTL.gather(2, target_BT[:, :, None])[:, :, 0]
@@ -42,13 +46,13 @@ class LinearChainCRF(nn.Module):
 
     @torch.no_grad()
     def marginals(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
-        """The marginal probability [B, T, L] of each label of each word; zero on padding."""
+        """The marginal probability [B, T, L] of each of L labels at each word; zero on padding."""
         found = forward_backward(self._add_start_and_end(logits_BTL, mask_BT), self.transitions.double(), mask_BT)
         return found.before_BTL * found.behind_BTL * mask_BT[:, :, None]
 
     @torch.no_grad()
     def best(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
-        """The most likely label sequence [B, T] of each row (Viterbi 1967); 0 on padding."""
+        """The most likely label sequence [B, T] of each sentence, by the Viterbi algorithm; 0 on padding."""
         score_BTL, after_LL = self._add_start_and_end(logits_BTL, mask_BT), self.transitions.double()
         stay_L = torch.arange(after_LL.shape[0], device=after_LL.device)
         best_BL, pointers = score_BTL[:, 0], []
@@ -63,7 +67,10 @@ class LinearChainCRF(nn.Module):
         return torch.stack(path[::-1], dim=1) * mask_BT
 
     def _add_start_and_end(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
-        """The label scores plus `start` at the first word and `end` at the last word of a sentence; zero on padding."""
+        """Add the learned scores of first labels at the first word, and of last labels at the last word, to the logits.
+
+        Scores are zero on padding.
+        """
         real_BT1 = mask_BT[:, :, None]
         end_BT1 = real_BT1 & ~F.pad(mask_BT[:, 1:], (0, 1))[:, :, None]
         inner_BTL = torch.where(real_BT1, logits_BTL.double(), 0.0) + torch.where(end_BT1, self.end.double(), 0.0)
@@ -71,7 +78,7 @@ class LinearChainCRF(nn.Module):
 
 
 class ForwardBackward(NamedTuple):
-    """The result of the forward-backward algorithm."""
+    """The result of `forward_backward`: log-partition function, forward and backward probabilities of labels."""
 
     total_B: Tensor
     """The log-partition function: logarithm of the sum of exp(score) over all label sequences."""
@@ -84,9 +91,10 @@ class ForwardBackward(NamedTuple):
 
 
 def forward_backward(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> ForwardBackward:
-    """Run the forward-backward algorithm, with probabilities scaled at each word.
+    """Run the forward-backward algorithm, with forward probabilities that are scaled to sum to one at each word.
 
-    `score_BTL`: scores of labels. `after_LL`: scores of label pairs; rows: the previous label, columns: the next label.
+    `score_BTL`: scores of L labels at each word. `after_LL`: scores of pairs of adjacent labels; rows are the previous
+    label, columns the next label.
     """
     peak_BT, top = score_BTL.amax(-1), after_LL.max()
     weights = (score_BTL - peak_BT[:, :, None]).exp().unbind(1)
@@ -117,7 +125,10 @@ def forward_backward(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> Fo
 
 
 class _LogPartition(torch.autograd.Function):
-    """The log-partition function. Its gradient: the expected counts of labels and of pairs of adjacent labels."""
+    """The log-partition function [B] of a CRF, with a gradient that is computed directly.
+
+    The gradient is the expected counts of labels and of pairs of adjacent labels.
+    """
 
     @staticmethod
     def forward(context: Any, score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from regard.errors import ModelError
 
 
 class Rows(NamedTuple):
-    """The rows of a batch that one of several processes computes."""
+    """The indices of the batch rows that one of several training processes computes, and the size of the batch."""
 
     index_R: Tensor
     total: int
@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
     @classmethod
     def every_nth(cls, total: int, first: int, every: int) -> Rows:
-        """The rows first, first + every, ... of `total` rows; if there are none, row 0 of weight 0."""
+        """The rows first, first + every, ... of a batch of `total` rows; if there are none, row 0 with weight 0."""
         if first >= total:
             return cls(torch.zeros(1, dtype=torch.long), total, weight=0.0)
         return cls(torch.arange(first, total, every), total)
@@ -38,7 +38,7 @@ _shared: Rows | None = None
 
 @contextmanager
 def dropout_rows(rows: Rows | None) -> Iterator[None]:
-    """Within the `with` block, dropout draws the mask of the whole batch, but uses only the rows `rows` of the mask.
+    """Within the `with` block, draw dropout masks for the whole batch, and use only the rows `rows` of each mask.
 
     So a row gets the same mask whether one process or several processes compute the batch. With None, the input of
     dropout is the whole batch.
@@ -52,14 +52,17 @@ def dropout_rows(rows: Rows | None) -> Iterator[None]:
 
 
 def batch_seed(seed: int, position: int) -> int:
-    """The random seed of the batch at `position`: a hash of both numbers, so that seeds of batches are unrelated."""
+    """The random seed of the batch with number `position`: a hash of `seed` and `position`.
+
+    So the random numbers of different batches are unrelated.
+    """
     mixed = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9) & (2**64 - 1)
     mixed = ((mixed ^ (mixed >> 31)) * 0x94D049BB133111EB) & (2**64 - 1)
     return (mixed ^ (mixed >> 29)) & (2**63 - 1)
 
 
 def keep_mask(shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
-    """A random boolean mask that is False with probability `dropped / 256`, from PyTorch's default generator."""
+    """A random boolean mask that is False with probability `dropped / 256`; uses PyTorch's default random generator."""
     count = shape.numel()
     draws = torch.empty(-(-count // 8), dtype=torch.int64, device=device)
     draws.random_(torch.iinfo(torch.int64).min, None)  # all 64 bits; the default range leaves the sign bit zero
@@ -67,7 +70,10 @@ def keep_mask(shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
 
 
 def _shared_mask(shape: torch.Size, dropped: int, device: torch.device, axis: int, rows: Rows) -> Tensor:
-    """Draw the mask of the whole batch and select `rows` along `axis`. With R-Drop, the input has every row twice."""
+    """Draw the mask of the whole batch, and select the rows `rows` along the batch axis `axis`.
+
+    `shape` is the shape of the part that this process computes. With R-Drop, it has every row twice.
+    """
     times, rest = divmod(shape[axis], len(rows.index_R))
     if rest:
         raise ModelError(
@@ -101,7 +107,7 @@ class Dropout(nn.Module):
     """Sets a share of the elements to zero in training and scales the others, so that the expectation is the same."""
 
     def __init__(self, rate: float, rows: int = 0):
-        """`rows`: index of the batch axis of the input."""
+        """`rate` is the share of elements to set to zero; `rows` is the index of the batch axis of the input."""
         super().__init__()
         self.dropped = min(round(rate * 256), 255)  # some elements must remain
         self.rows = rows

@@ -7,9 +7,10 @@ Every attention layer has an `AttentionHook` with a name such as "decoder.2.cros
         model(source, target)
     tape["decoder.2.cross"].weights_BHTS
 
-The encoder and the decoder have a `HiddenStateHook` each, with several points: "encoder.embed" is the input of the
-first layer, "encoder.0" its output, "encoder.top" the output of the encoder. States are [B, T, D] in `encode`, `hidden`
-and `forward`, which compute whole sequences, and [B, W, D] in `step`, which reads one token of each of W hypotheses.
+The encoder and the decoder have one `HiddenStateHook` each, which gives every hidden state a name: "encoder.embed" is
+the input of the first layer, "encoder.0" its output, "encoder.top" the output of the encoder. States are [B, T, D] in
+`encode`, `hidden` and `forward`, which compute whole sequences, and [B, W, D] in `step`, which reads one token of each
+of W hypotheses.
 
     with trace_states(model, "encoder.*") as states:
         model(source, target)
@@ -34,7 +35,7 @@ from regard.errors import ModelError, nearest
 
 @dataclass(frozen=True)
 class AttentionRecord:
-    """The tensors of one computation of an attention layer."""
+    """Queries, keys, values, weights and output of one forward pass of an attention layer, with its hook name."""
 
     name: str
     query_BHTK: Tensor
@@ -50,7 +51,7 @@ Recorder = Callable[[AttentionRecord], None]
 
 
 class AttentionHook:
-    """The hook of an attention layer. `listeners` may replace the weights; `recorders` receive the final weights."""
+    """The hook of an attention layer. `listeners` may replace the weights; `recorders` get an `AttentionRecord`."""
 
     def __init__(self, name: str):
         self.name = name
@@ -67,7 +68,7 @@ class AttentionHook:
 
     @contextmanager
     def attached(self, listener: Listener | None = None, recorder: Recorder | None = None) -> Iterator[None]:
-        """Within the `with` block, call this listener, this recorder, or both."""
+        """Within the `with` block, this hook calls the listener, the recorder, or both."""
         if listener is not None:
             self.listeners.append(listener)
         if recorder is not None:
@@ -84,21 +85,23 @@ class AttentionHook:
 
 
 def _call(listeners: Sequence[Listener], name: str, x: Tensor, what: str, first_axis: int = 0) -> Tensor:
-    """Call the listeners in order, each with the result of the previous listener; `what` names x in an error message.
+    """Call each listener in turn with the hook name and x, and return x, which listeners may replace.
 
-    A result must have the shape of x, but the axes before `first_axis` may have another size.
+    `what` x is, "weights" or "states", is for error messages. Listeners may change the size of the axes before
+    `first_axis` only.
     """
     for listener in listeners:
         other = listener(name, x)
         if other is not None:
             if other.shape[first_axis:] != x.shape[first_axis:]:
-                raise ModelError(f"{name}: listeners must return {what} of shape {tuple(x.shape)}")
+                shapes = f"{tuple(other.shape)} instead of {tuple(x.shape)}"
+                raise ModelError(f"{name}: a listener returned {what} of shape {shapes}; keep the shape or return None")
             x = other
     return x
 
 
 class AttentionTrace(dict[str, AttentionRecord]):
-    """The last record of each hook, by the name of the hook; `calls[name]` has all records of this hook in order."""
+    """Attention that `trace` recorded: maps each hook name to its last record; `calls[name]` has all its records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +112,7 @@ class AttentionTrace(dict[str, AttentionRecord]):
         self.calls.setdefault(seen.name, []).append(seen)
 
     def steps(self, name: str) -> Tensor:
-        """The weights of the hook `name` in all T decoding steps, [B, H, T, S]; steps with fewer keys get zeros."""
+        """The weights [B, H, T, S] that the hook `name` recorded in T decoding steps; missing keys get zeros."""
         passes = [seen.weights_BHTS for seen in self.calls[name]]
         longest = max(weights.shape[-1] for weights in passes)
         padded = [nn.functional.pad(weights, (0, longest - weights.shape[-1])) for weights in passes]
@@ -127,15 +130,15 @@ def attention_hooks(model: nn.Module | Predictor) -> dict[str, AttentionHook]:
     """All attention hooks of a model (or of a loaded run) by name, in the order of the layers."""
     network = model if isinstance(model, nn.Module) else getattr(model, "model", None)
     if not isinstance(network, nn.Module):
-        raise ModelError(f"{type(model).__name__} has no network; pass a model, or a loaded run with a network")
+        raise ModelError(f"{type(model).__name__} has no neural network; pass a model, or a loaded run that has one")
     found = (getattr(module, "tap", None) for module in network.modules())
     return {tap.name: tap for tap in found if isinstance(tap, AttentionHook)}
 
 
 def match_hooks(model: nn.Module | Predictor, patterns: str | Iterable[str]) -> list[AttentionHook]:
-    """The hooks whose names match one of the shell patterns, such as "encoder.*.self".
+    """The attention hooks whose names match one of the patterns, e.g. "encoder.*.self".
 
-    A pattern that matches no hook is an error, except "*", because a model without attention has no hooks.
+    A pattern that matches no hook is an error, except "*".
     """
     known = attention_hooks(model)
     chosen: dict[str, AttentionHook] = {}
@@ -143,14 +146,17 @@ def match_hooks(model: nn.Module | Predictor, patterns: str | Iterable[str]) -> 
         matched = {name: tap for name, tap in known.items() if fnmatchcase(name, pattern)}
         if not matched and pattern != "*":
             guess = nearest(pattern, known) or f"; there are {', '.join(known) or 'none'}"
-            raise ModelError(f'the model has no attention named "{pattern}"{guess}')
+            raise ModelError(f'the model has no attention layer named "{pattern}"{guess}')
         chosen |= matched
     return list(chosen.values())
 
 
 @contextmanager
 def trace(model: nn.Module | Predictor, patterns: str | Iterable[str] = "*") -> Iterator[AttentionTrace]:
-    """Within the `with` block, record the attention of all hooks whose names match one of the patterns."""
+    """Within the `with` block, record the attention of all hooks whose names match one of the patterns.
+
+    Yields an `AttentionTrace`, which has the records by hook name. Patterns are e.g. "decoder.*.cross".
+    """
     tape = AttentionTrace()
     with ExitStack() as stack:
         for tap in match_hooks(model, patterns):
@@ -160,7 +166,11 @@ def trace(model: nn.Module | Predictor, patterns: str | Iterable[str] = "*") -> 
 
 @contextmanager
 def listen(model: nn.Module | Predictor, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
-    """Within the `with` block, call `listener` for all hooks whose names match; `listener` may replace the weights."""
+    """Within the `with` block, call `listener(name, weights)` at all attention hooks whose names match a pattern.
+
+    Patterns are e.g. "decoder.*.cross". If the listener does not return None, the model continues with the returned
+    weights.
+    """
     with ExitStack() as stack:
         for tap in match_hooks(model, patterns):
             stack.enter_context(tap.attached(listener=listener))
@@ -168,7 +178,7 @@ def listen(model: nn.Module | Predictor, patterns: str | Iterable[str], listener
 
 
 def without_heads(*heads: int) -> Listener:
-    """A listener that sets the attention weights of the heads with these indices to zero."""
+    """Return a listener for `listen` that sets the attention weights of the heads with these indices to zero."""
 
     def mask(name: str, weights_BHTS: Tensor) -> Tensor:
         for head in heads:
@@ -186,14 +196,17 @@ def without_heads(*heads: int) -> Listener:
 
 
 class HiddenStateHook:
-    """The hook of the hidden states of the encoder or of the decoder (`side`)."""
+    """The hook for all hidden states of the encoder or of the decoder; `side` is "encoder" or "decoder"."""
 
     def __init__(self, side: str):
         self.side = side
         self.listeners: list[Listener] = []
 
     def see(self, place: str | int, x_BTD: Tensor) -> Tensor:
-        """Call the listeners with the states at the point `place` of the model; return the states, perhaps replaced."""
+        """Call the listeners with the states x of the layer `place`, by the name "{side}.{place}", e.g. "encoder.0".
+
+        Returns x, which listeners may replace.
+        """
         return _call(self.listeners, f"{self.side}.{place}", x_BTD, "states", 1) if self.listeners else x_BTD
 
 
@@ -204,7 +217,10 @@ def state_hooks(model: nn.Module) -> list[HiddenStateHook]:
 
 @contextmanager
 def listen_to_states(model: nn.Module, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
-    """Within the `with` block, call `listener` for all points whose names match; `listener` may replace the states."""
+    """Within the `with` block, call `listener(name, states)` for all hidden states whose names match a pattern.
+
+    Names are e.g. "encoder.0". If the listener does not return None, the model continues with the returned states.
+    """
     wanted = [patterns] if isinstance(patterns, str) else list(patterns)
 
     def choose(name: str, x_BTD: Tensor) -> Tensor | None:
@@ -219,7 +235,10 @@ def listen_to_states(model: nn.Module, patterns: str | Iterable[str], listener: 
 
 @contextmanager
 def trace_states(model: nn.Module, patterns: str | Iterable[str] = "*") -> Iterator[dict[str, Tensor]]:
-    """Within the `with` block, record the states of all points whose names match, in the order of computation."""
+    """Within the `with` block, record the hidden states whose names match a pattern, e.g. "encoder.*".
+
+    Yields a dictionary of states by name. After several forward passes it has the states of the last one.
+    """
     states: dict[str, Tensor] = {}
     with listen_to_states(model, patterns, states.__setitem__):
         yield states

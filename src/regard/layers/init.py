@@ -9,16 +9,13 @@ STACKED = "stacked"
 
 
 def stack(linear: nn.Linear, parts: int) -> nn.Linear:
-    """Record that the matrix of a layer contains `parts` projections, stacked along its rows."""
+    """Record that the weight matrix of `linear` has `parts` projections, stacked along its rows; return `linear`."""
     setattr(linear, STACKED, parts)
     return linear
 
 
 def glorot(linear: nn.Linear, parts: int = 1) -> nn.Linear:
-    """Initialize a layer by Glorot's uniform distribution, with zero bias, as in the original code of the Transformer.
-
-    `parts`: the number of projections in the layer; the range is computed from the shape of one projection.
-    """
+    """Initialize `linear`: each of its `parts` stacked projections by Glorot's uniform rule, its bias with zeros."""
     for part in stack(linear, parts).weight.chunk(parts):
         nn.init.xavier_uniform_(part)
     if linear.bias is not None:

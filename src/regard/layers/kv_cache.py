@@ -18,7 +18,7 @@ COMPACT_AFTER = 4  # decoding steps between two removals of unused slots
 
 
 class KVCache:
-    """Keys and values of one layer.
+    """Keys and values of one self-attention layer, for all hypotheses of a batch; shared tokens are stored once.
 
     A cache behaves like a named tuple of two tensors [B, W, H, T, K], the keys and the values of all hypotheses. The
     cache that `add` returns uses the same memory, so the caller must call `add` at most once on each cache.
@@ -43,15 +43,16 @@ class KVCache:
             yield part.unflatten(2, (width, -1)).transpose(1, 2)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values [B, H, R, K] of R slots, and the mask [B, 1, W, R] of the slots that a hypothesis uses.
+        """Keys and values [B, H, R, K] in all R used slots of the cache, and a mask [B, 1, W, R] of the slots in use.
 
-        The mask is None if every hypothesis uses all slots.
+        A slot holds the key and value of one token. The mask is True if hypothesis w uses slot r; it is None if every
+        hypothesis uses all slots.
         """
         key, value = self._room[:, :, :, : self.used]
         return key, value, None if self.used == self.length else self._owns_BWR.unsqueeze(1)
 
     def add(self, both_BW2HK: Tensor) -> KVCache:
-        """Return a cache with one more token per hypothesis; `both_BW2HK`: the key and the value of this token."""
+        """Return a cache with one more token per hypothesis; `both_BW2HK` has its key and its value (axis 2)."""
         rows, width = both_BW2HK.shape[:2]
         end, room = self.used + width, self._room
         if end > room.shape[3]:
@@ -62,18 +63,21 @@ class KVCache:
         return self._with(room, torch.cat([self._owns_BWR, own_BWW], dim=-1), self.length + 1, self._compact_at)
 
     def follow(self, beams_BW: Tensor) -> KVCache:
-        """Reorder beams: hypothesis w of the new cache gets the slots of hypothesis `beams_BW[b, w]` of this cache."""
+        """Reorder beams: hypothesis w of the returned cache is hypothesis `beams_BW[b, w]` of this cache."""
         owns_BWR = self._owns_BWR.gather(1, beams_BW[:, :, None].expand(-1, -1, self.used))
         after = self._with(self._room, owns_BWR, self.length, self._compact_at)
         return after._compacted() if self.used >= self._compact_at else after
 
     def keep(self, rows_N: Tensor) -> KVCache:
-        """Select the sentences `rows_N` of the batch."""
+        """Return a cache with only the sentences of the batch whose indices are in `rows_N`."""
         room, owns_BWR = self._room.index_select(1, rows_N), self._owns_BWR.index_select(0, rows_N)
         return self._with(room, owns_BWR, self.length, self._compact_at)
 
     def _compacted(self) -> KVCache:
-        """Return a cache without unused slots, but with enough free slots until the next removal."""
+        """Return a cache without slots that no hypothesis uses.
+
+        It has free slots for the next COMPACT_AFTER decoding steps.
+        """
         width, soon = self._owns_BWR.shape[1], COMPACT_AFTER * self._owns_BWR.shape[1]
         owned_BR = F.pad(self._owns_BWR.any(1), (0, self._room.shape[3] - self.used))
         count = int(owned_BR.sum(1).max())  # sentences that use fewer slots keep some unused ones
@@ -89,12 +93,15 @@ class KVCache:
 
 
 def _true_first(flags: Tensor) -> Tensor:
-    """Indices along the last axis: first the indices of True values, then of False values, both in ascending order."""
+    """Sort indices along the last axis: first the indices of True, then of False, both in ascending order."""
     return flags.byte().argsort(dim=-1, descending=True, stable=True)
 
 
 def _take_slots(room: Tensor, slot_BN: Tensor) -> Tensor:
-    """Select the slots `slot_BN` of each sentence from keys and values: [2, B, H, N, K] from [2, B, H, R, K]."""
+    """Select the cache slots with the indices `slot_BN`, N for each sentence.
+
+    `room` is the memory of a cache, [2 (key, value), B, H, R, K] for R slots; the result is [2, B, H, N, K].
+    """
     parts, rows, heads, size, head_width = room.shape
     first = torch.arange(parts * rows * heads, device=room.device).view(parts, rows, heads, 1) * size
     index = (first + slot_BN[:, None]).flatten()

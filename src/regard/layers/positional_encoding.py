@@ -9,10 +9,11 @@ from regard.errors import ModelError
 
 
 def sinusoids(length: int, width: int, start: int = 0) -> Tensor:
-    """PE(pos, 2i) = sin(a), PE(pos, 2i + 1) = cos(a), a = pos / 10000^(2i / width) (Vaswani et al. 2017): [T, D].
+    """Sinusoidal encodings [T, D] of `length` positions from `start` on (Vaswani et al. 2017); `width` is D.
 
-    PE(pos + k) is PE(pos) rotated, in each pair of dimensions, by an angle that depends only on k. Computed in double
-    precision, so that high positions are exact.
+    PE(pos, 2i) = sin(a) and PE(pos, 2i + 1) = cos(a) with a = pos / 10000^(2i / width). PE(pos + k) is PE(pos) rotated,
+    in each pair of dimensions, by an angle that depends only on k. Computed in double precision, so that high positions
+    are exact.
     """
     place = torch.arange(start, start + length, dtype=torch.float64)
     speed = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
@@ -21,7 +22,7 @@ def sinusoids(length: int, width: int, start: int = 0) -> Tensor:
 
 
 class SinusoidalTable(nn.Module):
-    """A table of sinusoids, one row per position. It grows when needed and is not saved with the weights."""
+    """A table of sinusoidal encodings, one row per position. It grows when needed and is not saved with the weights."""
 
     rows: Tensor
 
@@ -31,7 +32,7 @@ class SinusoidalTable(nn.Module):
         self.register_buffer("rows", torch.empty(0, width), persistent=False)
 
     def between(self, start: int, stop: int) -> Tensor:
-        """The rows [T, D] of positions start ... stop - 1."""
+        """The encodings [T, D] of the positions start ... stop - 1."""
         if stop > self.rows.shape[0]:
             with torch.inference_mode(False):  # rows added while translating must be usable in training
                 self.rows = sinusoids(max(stop, 2 * self.rows.shape[0], 64), self.width).to(self.rows)
@@ -55,7 +56,7 @@ class LearnedEncoding(nn.Module):
         nn.init.normal_(self.embed.weight, std=width**-0.5)
 
     def forward(self, length: int, start: int = 0) -> Tensor:
-        """The vectors [T, D] of positions start ... start + length - 1."""
+        """The learned vectors [T, D] of the positions start ... start + length - 1."""
         if start + length > self.longest:
             raise ModelError(
                 f"a sentence of {start + length} tokens is longer than the {self.longest} learned positions; "
@@ -65,10 +66,7 @@ class LearnedEncoding(nn.Module):
 
 
 class RotaryEncoding(SinusoidalTable):
-    """Rotates queries and keys by angles proportional to their positions (Su et al. 2021).
-
-    So a score depends on the distance of query and key, not on their positions.
-    """
+    """Rotates queries and keys by their positions (Su et al. 2021), so that scores depend only on distances."""
 
     def __init__(self, head_width: int):
         super().__init__(head_width)
@@ -76,7 +74,7 @@ class RotaryEncoding(SinusoidalTable):
             raise ModelError(f"rotary positions need an even head width, not {head_width}; change model.heads")
 
     def forward(self, x_BHTK: Tensor, start: int = 0) -> Tensor:
-        """Rotate each pair of dimensions of x; the first token is at position `start`."""
+        """Rotate each pair of dimensions of queries or keys x by its angle; the first token is at position `start`."""
         rows = self.between(start, start + x_BHTK.shape[-2])
         sin, cos = rows[:, 0::2], rows[:, 1::2]
         even, odd = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
@@ -110,16 +108,17 @@ class ConcatenatePositions(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Returns the token embeddings without positional encoding."""
+    """Returns the token embeddings unchanged, without positional encoding."""
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
         return x_BTD
 
 
 def position_layer(kind: str, join: str, width: int, longest: int) -> nn.Module:
-    """Build the layer that adds or concatenates (`join`) positional encodings of this `kind` to token embeddings.
+    """Build the layer that adds (`join` = "add") or concatenates positional encodings of a `kind` to token embeddings.
 
-    `longest`: number of learned positions. For "rotary" and "none", the layer returns the embeddings unchanged.
+    `kind` is "sinusoidal", "learned" (for at most `longest` positions), "rotary" or "none". For "none" and for
+    "rotary", which rotates queries and keys in attention instead, the layer changes nothing.
     """
     if kind in ("none", "rotary"):
         return NoPositions()

@@ -1,4 +1,4 @@
-"""LSTM and GRU cells, with input feeding; the loop over a sequence; a GRU over packed sequences.
+"""LSTM and GRU cells, with an optional second input inside the loop; the loop over time; a GRU for packed sequences.
 
 In this file time is the first axis ([S, B, D]), so that a step of the loop is one contiguous slice. The inputs of a
 cell are projected for all steps in one matrix product before the loop; only the part that depends on the previous step
@@ -27,10 +27,10 @@ CellState = tuple[Tensor, ...]
 
 
 class RecurrentCell(nn.Module):
-    """A recurrent cell with `inputs` inputs, and optionally `fed` more inputs that are known only inside the loop.
+    """Base class of LSTM and GRU cells with `inputs` inputs and, optionally, `fed` more inputs known only in the loop.
 
     The layer `input` computes the part of the gates that depends on the inputs, for any number of steps at once. An
-    example of an input that is known only inside the loop is the attention context; `feed_in` adds it.
+    example of an input that is known only inside the loop over time is the attention context; `feed_in` adds it.
     """
 
     gates: int
@@ -46,7 +46,10 @@ class RecurrentCell(nn.Module):
             nn.init.orthogonal_(gate)
 
     def feed_in(self, read_NG: Tensor, fed_ND: Tensor) -> Tensor:
-        """Return `read_NG` plus the part of the gates that depends on the input `fed_ND` (input feeding)."""
+        """Add the projection of `fed_ND`, the input known only in the loop, to `read_NG`, the output of `input`.
+
+        G is the number of gates times the width of the cell.
+        """
         assert self.input_feeding is not None
         return torch.addmm(read_NG, fed_ND, self.input_feeding.weight.t())
 
@@ -55,7 +58,7 @@ class RecurrentCell(nn.Module):
 
     @abstractmethod
     def forward(self, read_NG: Tensor, state: CellState) -> CellState:
-        """Compute the next state from `read_NG`, the output of `input` for one step, and the previous state."""
+        """Compute the next state from the previous `state` and `read_NG`, the output of `input` for this step."""
 
 
 class LSTM(RecurrentCell):
@@ -101,10 +104,10 @@ CELLS: dict[str, type[RecurrentCell]] = {"lstm": LSTM, "gru": GRU}
 def unroll(
     cell: RecurrentCell, read_SBG: Tensor, state: CellState, mask_SB: Tensor | None = None, *, backward: bool = False
 ) -> tuple[Tensor, CellState]:
-    """Run a cell over a sequence; return the hidden states [S, B, D] in the order of the sequence, and the last state.
+    """Run a cell over a sequence; return the hidden states [S, B, D] in the order of the sequence, and the final state.
 
-    `read_SBG`: the output of `cell.input`. With `backward`, the cell starts at the last step. Where the mask is False,
-    the state does not change.
+    `read_SBG` is the output of `cell.input` for all steps; `state` is the initial state. With `backward`, the cell
+    starts at the last step. Where the mask is False (padding), the state does not change.
     """
     reads = read_SBG.unbind(0)
     padded = [] if mask_SB is None else (~mask_SB.all(dim=1)).tolist()
@@ -120,9 +123,10 @@ def unroll(
 
 
 class RecurrentLayer(nn.Module):
-    """One cell over a sequence, or two cells in opposite directions whose states are concatenated.
+    """A recurrent layer with one cell per entry of `backward`, whose states are concatenated.
 
-    `backward`: for each cell, whether it reads the sequence from the end.
+    `backward` tells for each cell whether it runs backward: (False, True) is a bidirectional layer. `kind`: "lstm" or
+    "gru".
     """
 
     def __init__(self, kind: str, inputs: int, width: int, backward: tuple[bool, ...]):
@@ -132,7 +136,7 @@ class RecurrentLayer(nn.Module):
         self.width = width * len(backward)
 
     def forward(self, x_SBD: Tensor, mask_SB: Tensor | None) -> tuple[Tensor, CellState]:
-        """Hidden states [S, B, D], and the last state; the states of two directions are concatenated."""
+        """Return the hidden states [S, B, D] of all steps, and the final state; each concatenated over the cells."""
         outputs, lasts = [], []
         for cell, backward in zip(self.cells, self.backward, strict=True):
             assert isinstance(cell, RecurrentCell)
@@ -144,9 +148,10 @@ class RecurrentLayer(nn.Module):
 
 
 class PackedLayout:
-    """The packed order of the real tokens of padded sequences [N, S]: by step, in each step the longest sequence first.
+    """The order of the P real tokens of N padded sequences in packed form.
 
-    Padding must be at the end of a row.
+    First the first tokens of all sequences, then all second tokens, and so on; in each step the longest sequence comes
+    first.
     """
 
     def __init__(self, mask_NS: Tensor):
@@ -162,33 +167,33 @@ class PackedLayout:
         """For each step, the number of sequences that have a token at this step."""
 
     def pack(self, x_NSD: Tensor) -> Tensor:
-        """Select the real tokens in packed order: [P, ...]."""
+        """Select the P real tokens of N padded sequences, in packed order: [P, D]."""
         return x_NSD.flatten(0, 1).index_select(0, self.place_P.to(x_NSD.device))
 
     def unpack(self, x_PD: Tensor) -> Tensor:
-        """Restore padded sequences [N, S, D], zero on padding."""
+        """Restore N padded sequences [N, S, D] from P packed tokens; zero on padding."""
         rows, steps = self.shape
         flat = x_PD.new_zeros(rows * steps, x_PD.shape[-1]).index_copy(0, self.place_P.to(x_PD.device), x_PD)
         return flat.unflatten(0, (rows, steps))
 
 
 class PackedGRU(nn.Module):
-    """Two GRUs over packed sequences in opposite directions; their states are concatenated."""
+    """A bidirectional GRU over packed sequences (`PackedLayout`); the states of both directions are concatenated."""
 
     def __init__(self, inputs: int, width: int):
         super().__init__()
         self.forwards, self.backwards = GRU(inputs, width), GRU(inputs, width)
 
     def forward(self, x_PD: Tensor, sizes: list[int]) -> Tensor:
-        """States [P, 2 D] of all tokens; `sizes` is an attribute of `PackedLayout`."""
+        """Hidden states [P, 2 D] of P packed tokens; `sizes[t]` is the number of sequences with a token at step t."""
         states_PD = run_packed(self.forwards, x_PD, sizes)
         return torch.cat([states_PD, run_packed(self.backwards, x_PD, sizes, backward=True)], dim=-1)
 
 
 def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = False) -> Tensor:
-    """Hidden states [P, D] of a cell over packed sequences; `sizes` is an attribute of `PackedLayout`.
+    """Run a GRU cell over packed sequences, from a state of zeros; return the hidden states [P, D] of the P tokens.
 
-    The cell starts with zeros at the first token of every sequence or, with `backward`, at the last token.
+    `sizes[t]` is the number of sequences that have a token at step t. With `backward`, the last token is read first.
     """
     states_PD: Tensor = _RunGRU.apply(  # type: ignore[no-untyped-call]
         cell.input(x_PD), cell.recurrent.weight, cell.candidate_bias, sizes, backward
@@ -197,14 +202,15 @@ def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = Fa
 
 
 def _steps(sizes: list[int], backward: bool) -> list[slice]:
-    """For each step, the slice of its packed tokens; with `backward`, the last step is first."""
+    """The slice of each time step in the packed tokens; step t has `sizes[t]` tokens. `backward`: last step first."""
     steps = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
     return steps[::-1] if backward else steps
 
 
 class _RunGRU(torch.autograd.Function):
-    """GRU steps h' = n + z (h - n), with gates r, z = sigmoid(read + U h) and candidate n = tanh(read + r (U h + b)).
+    """Runs a GRU over packed sequences, with a backward pass that is written by hand.
 
+    A step is h' = n + z (h - n), with gates r, z = sigmoid(read + U h) and candidate n = tanh(read + r (U h + b)).
     `read` is the part that depends on the input. The longest sequence is the first row. So from one step to the next,
     the last rows end in forward direction; in backward direction rows are added at the end, with a state of zeros.
     """

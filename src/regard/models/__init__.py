@@ -19,7 +19,7 @@ __all__ = ["build", "presets", "settings_of", "size_names"]
 
 
 def build(settings: ModelSettings, **sizes: int) -> Network:
-    """Build a network with new weights. `sizes`: the sizes of vocabularies and labels, by the names of `size_names`."""
+    """Build a network with new weights. `sizes`: keyword arguments that `size_names` lists, e.g. vocabulary=8000."""
     if settings.needs_joint_vocabulary and sizes["source_vocabulary"] != sizes["target_vocabulary"]:
         raise SettingsError(
             'model.tie_embeddings = "all" needs one vocabulary for source and target: set tokenizer.joint = true,'
@@ -30,7 +30,7 @@ def build(settings: ModelSettings, **sizes: int) -> Network:
 
 
 def size_names(settings: ModelSettings) -> list[str]:
-    """Names of the sizes that the network's constructor needs in addition to settings, e.g. "source_vocabulary"."""
+    """Names of the keyword arguments that `build` needs in addition to the settings, e.g. "vocabulary" and "labels"."""
     return list(inspect.signature(_network(settings)).parameters)[1:]
 
 

@@ -33,7 +33,7 @@ from regard.layers.hooks import AttentionRecord
 
 
 class Source(Protocol):
-    """Input of an encoder: padded token ids, and a mask that is True for real tokens."""
+    """Input of an encoder: padded token ids of a batch, and a mask that is True for real tokens."""
 
     @property
     def ids_BS(self) -> Tensor: ...
@@ -46,7 +46,7 @@ Tree = Any
 
 
 class EncoderOutput(NamedTuple):
-    """An encoded source: its states, their mask (True for real tokens), and other inputs of the decoder."""
+    """An encoded source: encoder states, their mask (True for real tokens), other inputs of the decoder, e.g. keys."""
 
     states_BSD: Tensor
     mask_BS: Tensor
@@ -54,13 +54,16 @@ class EncoderOutput(NamedTuple):
 
 
 def example_input(axes: str, *shape: int) -> SimpleNamespace:
-    """A small `Source` (axes "BS"), `Documents` ("BUS") or `Words` ("BTS"): distinct ids, no padding, on the CPU."""
+    """Build a small `Source` (axes "BS"), `Documents` ("BUS") or `Words` ("BTS") with axes of the sizes `shape`.
+
+    The token ids are 0, 1, 2, ..., without padding, on the CPU.
+    """
     ids = torch.arange(math.prod(shape), device="cpu").view(shape)
     return SimpleNamespace(**{f"ids_{axes}": ids, f"mask_{axes}": torch.ones_like(ids, dtype=torch.bool)})
 
 
 class Example(NamedTuple):
-    """A forward pass of a model on a small input: `run()` computes it, and `training/flops.py` counts operations.
+    """A forward pass of a model on a small input, whose operations `training/flops.py` counts; `run()` computes it.
 
     The input has data even if the weights are on the meta device, because the computation depends on the token ids.
     """
@@ -71,54 +74,81 @@ class Example(NamedTuple):
 
 
 class Network(nn.Module):
-    """Base class of the models of all tasks: the attributes that training uses."""
+    """Base class of the models of all tasks. A subclass implements `forward` and `examples`, and sets `output`."""
 
     output: nn.Linear
     """Maps the last states to scores: over the target vocabulary, or over labels."""
 
     @abstractmethod
     def examples(self) -> Iterator[Example]:
-        """Small forward passes, from which `training/flops.py` computes the operations per unit of the input.
+        """Small forward passes, from which `training/flops.py` computes the number of operations of any input.
 
-        A unit is what a cost is proportional to, such as a token or a pair of tokens. There are as many examples as
-        units, so that the costs are the solution of linear equations.
+        The cost of an input is a sum over its units, such as tokens or pairs of tokens. There are as many examples as
+        kinds of units, so that the costs per unit are the solution of linear equations.
         """
 
 
 class Seq2Seq(Network):
-    """An encoder-decoder. A subclass implements `encode`, `start`, `step` and `hidden`, and sets `output`."""
+    """Base class of encoder-decoders. A subclass implements `encode`, `start`, `step`, `hidden` and sets `output`."""
 
     example_length: ClassVar[int] = 1
     """Number of tokens of the shortest sequence in `examples`; larger if the cost of a few tokens is not typical."""
 
     @abstractmethod
     def encode(self, source: Source) -> EncoderOutput:
-        """Encode the source, once for all hypotheses."""
+        """Encode the source sentences; a search calls this once for all hypotheses."""
 
     @abstractmethod
     def start(self, memory: EncoderOutput) -> Tree:
-        """The state before the first token, with one hypothesis per sentence."""
+        """The decoder state before the first token, with one hypothesis per sentence."""
 
     @abstractmethod
     def step(self, token_BW: Tensor, state: Tree, memory: EncoderOutput) -> tuple[Tensor, Tree]:
-        """Scores [B, W, V] of the token after `token_BW`, and the next state."""
+        """One decoding step: returns the logits [B, W, V] of the token after `token_BW`, and the next decoder state.
+
+        `state` is the result of `start` or of the previous step; `memory` is the result of `encode`.
+        """
 
     @abstractmethod
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        """The last decoder states [B, T, D] with teacher forcing, from which the loss is computed."""
+        """The last decoder states [B, T, D] with teacher forcing on `target_BT`, before the output layer."""
 
     def forward(self, source: Source, target_BT: Tensor) -> Tensor:
-        """Scores [B, T, V] of each next token, with teacher forcing."""
+        """Logits [B, T, V] of the token after each token of `target_BT`, with teacher forcing."""
         return self.output(self.hidden(source, target_BT))
 
     def examples(self) -> Iterator[Example]:
-        """Units: sentences, source tokens, target tokens, and pairs of tokens (two source, two target, one of each)."""
+        """Small forward passes for `training/flops.py`, which computes from them the number of operations per unit.
+
+        Units: sentences, source tokens, target tokens, and pairs of tokens (two source, two target, one of each).
+        """
         for lengths in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3)):
             source, target = (self.example_length * length for length in lengths)
             inputs = example_input("BS", 1, source), example_input("BS", 1, target).ids_BS
             amounts = {"sentence": 1, "source_token": source, "target_token": target}
             pairs = {"source_pair": source**2, "target_pair": target**2, "cross_pair": source * target}
             yield Example(partial(self, *inputs), amounts | pairs)
+
+
+class PairBatch(Protocol):
+    """A batch of sentence pairs: encoder input, decoder input, expected output, and a mask (False for padding)."""
+
+    @property
+    def source(self) -> Source: ...
+    @property
+    def target_input_BT(self) -> Tensor: ...
+    @property
+    def target_output_BT(self) -> Tensor: ...
+    @property
+    def target_mask_BT(self) -> Tensor: ...
+
+
+def sentence_losses(model: Seq2Seq, batch: PairBatch) -> Tensor:
+    """Negative log-likelihood [B] of each target given its source, summed over its tokens."""
+    real_BT = batch.target_mask_BT
+    logits_NV = model.output(model.hidden(batch.source, batch.target_input_BT)[real_BT])
+    nll_N = nn.functional.cross_entropy(logits_NV, batch.target_output_BT[real_BT], reduction="none")
+    return nll_N.new_zeros(len(real_BT)).index_add(0, real_BT.nonzero()[:, 0], nll_N)
 
 
 class Documents(Protocol):
@@ -135,25 +165,32 @@ class Documents(Protocol):
 
 
 class ClassifierModel(Network):
-    """Computes label scores of documents. A subclass implements `encode` and `shading`, and sets `output`."""
+    """Base class of document classifiers. A subclass implements `encode` and `shading`, and sets `output`."""
 
     @abstractmethod
     def encode(self, documents: Documents) -> Tensor:
-        """One vector per document [B, D]."""
+        """Encode each document as one vector: [B, D]."""
 
     def forward(self, documents: Documents) -> Tensor:
-        """Scores of the labels [B, L]."""
+        """Scores (logits) of L labels for each document: [B, L]."""
         return self.output(self.encode(documents))
 
     def examples(self) -> Iterator[Example]:
-        """Units: documents, segments, tokens, and pairs of tokens of one segment."""
+        """Small forward passes for `training/flops.py`, which computes from them the number of operations per unit.
+
+        Units: documents, segments, tokens, and pairs of tokens in a segment.
+        """
         for segments, size in ((1, 1), (2, 1), (1, 2), (1, 3)):
             amounts = {"document": 1, "sentence": segments, "token": segments * size, "pair": segments * size**2}
             yield Example(partial(self, example_input("BUS", 1, segments, size)), amounts)
 
     @abstractmethod
     def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
-        """The attention weight of each token, [B, U, S]; their sum in a document is 1. `tape`: a trace of `forward`."""
+        """The attention weight [B, U, S] of each token in its document; weights sum to 1 over the document.
+
+        The axes are those of `documents`: U segments of S tokens. `tape` has the attention records that
+        `layers.hooks.trace` made during `forward`, by the name of the hook.
+        """
 
 
 class Words(Protocol):
@@ -170,21 +207,25 @@ class Words(Protocol):
 
 
 class TaggerModel(Network):
-    """Computes label scores of words. A subclass implements `encode`, and sets `output` and `crf`."""
+    """Base class of taggers, which label words. A subclass implements `encode`, and sets `output` and `crf`."""
 
     crf: LinearChainCRF
     """Scores of pairs of adjacent labels."""
 
     @abstractmethod
     def encode(self, sentences: Words) -> Tensor:
-        """One vector per word [B, T, D]."""
+        """Encode each word of each sentence as one vector: [B, T, D]."""
 
     def forward(self, sentences: Words) -> Tensor:
-        """Label scores [B, T, L] of each word, without the scores of label pairs, which are in `crf`."""
+        """Scores (logits) [B, T, L] of L labels for each word, without scores of label pairs, which are in `crf`."""
         return self.output(self.encode(sentences))
 
     def examples(self) -> Iterator[Example]:
-        """Units: pieces, words, and pairs of words. The examples include one product with the CRF's matrix per word."""
+        """Small forward passes for `training/flops.py`, which computes from them the number of operations per unit.
+
+        Units: pieces (characters or subwords), words, and pairs of words. A pass includes one product per word with the
+        CRF's matrix of transition scores.
+        """
         for words, size in ((1, 1), (1, 2), (2, 1)):
             amounts = {"piece": words * size, "word": words, "pair": words**2}
             inputs = example_input("BTS", 1, words, size)
@@ -195,7 +236,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 class LayerStack(nn.ModuleList, Generic[Layer]):
-    """An `nn.ModuleList` whose elements have a declared type."""
+    """An `nn.ModuleList` whose elements have a declared type, for the type checker."""
 
     def __init__(self, layers: Iterable[Layer]):
         super().__init__(layers)
@@ -205,19 +246,19 @@ class LayerStack(nn.ModuleList, Generic[Layer]):
 
 
 def mask_or_none(mask_BS: Tensor) -> Tensor | None:
-    """The mask, or None if it is True everywhere, because attention without a mask is faster."""
+    """Return the mask, or None if it is True everywhere, because attention without a mask is faster."""
     return None if bool(mask_BS.all()) else mask_BS
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of weights; a matrix that several layers share counts once."""
+    """Number of parameters of a model; a matrix that several layers share counts once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def summarize(model: nn.Module) -> list[dict[str, Any]]:
-    """A table of layers: name, number of such layers, shapes of the weights, total number of parameters.
+    """A table of the layers of a model, one row each: name, count, shapes of the parameters, number of parameters.
 
-    Equal layers of several blocks are one row, e.g. "encoder.blocks.*.feed_forward.up".
+    Equal layers of several blocks are one row, with a name such as "encoder.blocks.*.feed_forward.up".
     """
     rows: dict[tuple[str, tuple[tuple[int, ...], ...]], dict[str, Any]] = {}
     seen: set[int] = set()

@@ -28,7 +28,7 @@ from regard.models.base import ClassifierModel, Documents, mask_or_none
 
 @dataclass(frozen=True)
 class HANSettings(ModelSettings):
-    """Hierarchical attention network (HAN; Yang et al. 2016): attention over words, then over sentences."""
+    """Settings of the hierarchical attention network (Yang et al. 2016): attention over words, then over sentences."""
 
     kind: ClassVar[str] = "classifier"
     network: ClassVar[str] = "HAN"
@@ -50,7 +50,10 @@ PRESETS: dict[str, ModelSettings] = {"han": HANSettings("han")}
 
 
 class HANLevel(nn.Module):
-    """Computes one vector per sequence by a bidirectional GRU and attention with a learned context vector."""
+    """Encodes each sequence (of words, or of sentences) as one vector: bidirectional GRU, then attention pooling.
+
+    `name`: the name of its attention hook.
+    """
 
     def __init__(self, inputs: int, width: int, dropout: float, name: str):
         super().__init__()
@@ -61,10 +64,11 @@ class HANLevel(nn.Module):
     def forward(
         self, x_PD: Tensor, packing: PackedLayout, mask_NS: Tensor, document_P: Tensor, documents: int
     ) -> Tensor:
-        """One vector per sequence, [N, D]; `x_PD`: the inputs of all sequences, packed by `packing`.
+        """Encode N sequences of words (or of sentences) as vectors [N, D].
 
-        `document_P`: for each input, the index of its document; `documents`: number of documents. All inputs of a
-        document get the same dropout mask.
+        `x_PD`: the vectors of all P words (or sentences), packed by `packing`. `mask_NS`: False for padding in the N
+        sequences. `document_P`: for each of the P vectors, the index of its document among `documents` documents. All
+        vectors of a document get the same dropout mask.
         """
         if self.training:
             keep_BD = self.drop(x_PD.new_ones(documents, x_PD.shape[-1]))
@@ -75,7 +79,7 @@ class HANLevel(nn.Module):
 
 
 class HAN(ClassifierModel):
-    """The network: word level, sentence level, scores of labels."""
+    """The HAN network: word vectors to sentence vectors, to document vectors, to scores of labels."""
 
     def __init__(self, settings: HANSettings, vocabulary: int, labels: int):
         super().__init__()
@@ -88,7 +92,7 @@ class HAN(ClassifierModel):
         self.output = glorot(nn.Linear(2 * width, labels))
 
     def encode(self, documents: Documents) -> Tensor:
-        """Document vectors [B, D]: all sentences of the batch are encoded in parallel, then the documents."""
+        """Encode each document as one vector [B, D]: first all sentences of the batch, then the documents."""
         mask_BU = documents.mask_BUS.any(-1)
         rows, places = mask_BU.nonzero(as_tuple=True)
         mask_NS, ids_NS = documents.mask_BUS[rows, places], documents.ids_BUS[rows, places]
@@ -101,7 +105,10 @@ class HAN(ClassifierModel):
         return self.drop(self.sentences(x_PD, order, mask_BU, order.row_P, len(mask_BU)))
 
     def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
-        """Word weights [B, U, S]: weight of the word in its sentence times weight of the sentence in its document."""
+        """Return the weight [B, U, S] of each word: its weight in its sentence times the weight of the sentence.
+
+        `tape` has the attention records of a forward pass, by the name of the hook.
+        """
         mask_BU = documents.mask_BUS.any(-1)
         word_NS = tape["word"].weights_BHTS[:, 0, 0]
         sentence_BU = tape["sentence"].weights_BHTS[:, 0, 0]

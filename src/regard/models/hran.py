@@ -38,7 +38,7 @@ from regard.models.recurrent import RecurrentEmbedding
 
 @dataclass(frozen=True)
 class HRANSettings(ModelSettings):
-    """Hierarchical recurrent attention network (Xing et al. 2017): attention over words and over conversation turns."""
+    """Settings of the hierarchical recurrent attention network (Xing et al. 2017): attention over words and turns."""
 
     kind: ClassVar[str] = "seq2seq"
     network: ClassVar[str] = "HRAN"
@@ -86,7 +86,7 @@ PRESETS: dict[str, ModelSettings] = {"hran": HRANSettings("hran")}
 
 
 class TwoLevelHooks(NamedTuple):
-    """Hooks of the weights of words in their utterance, of the weights of utterances, and of the products of both."""
+    """Hooks for three kinds of weights: of words in their utterance, of utterances, and the products of both."""
 
     word: AttentionHook
     utterance: AttentionHook
@@ -94,14 +94,18 @@ class TwoLevelHooks(NamedTuple):
 
 
 class TwoLevelAttentionRecorder:
-    """Computes the context vector of each decoder step and calls listeners; at the end, `record` calls recorders."""
+    """Runs the two levels of attention in each decoder step, if a hook is in use: for words, and for utterances.
+
+    `context` lets listeners replace the weights of a step; after the last step, `record` passes all steps to the
+    recorders.
+    """
 
     def __init__(
         self, taps: TwoLevelHooks, context: Callable[..., Tensor], memory: EncoderOutput, places: Sequence[Tensor]
     ):
-        """`context(state_ND, word_hook, utterance_hook)` computes the context vector of a decoder state.
+        """`taps` are the hooks, `context(state_ND, word_hook, utterance_hook)` computes the context vectors of a step.
 
-        `places`: for each utterance, the positions [B, L] of its words among the S source tokens, padded with S.
+        `places`: for each utterance, the positions [B, L] of its L words among the S source tokens, padded with S.
         """
         self.taps, self._context, self._memory, self._places = taps, context, memory, places
         self._size = memory.mask_BS.shape[1]
@@ -111,7 +115,7 @@ class TwoLevelAttentionRecorder:
         self._steps: dict[AttentionHook, list[Tensor]] = {tap: [] for tap in taps}
 
     def context(self, state_ND: Tensor) -> Tensor:
-        """The context vector of one decoder step. Listeners receive the weights and may replace them."""
+        """Compute the context vectors [N, D] of one decoder step. Listeners get the weights and may replace them."""
         words: list[Tensor] = []
         shares: list[Tensor] = []
 
@@ -140,7 +144,7 @@ class TwoLevelAttentionRecorder:
         return context_ND
 
     def record(self) -> None:
-        """For each hook, pass one record of all steps to the recorders."""
+        """Pass one record of the weights of all steps to the recorders of each hook."""
         states = self._memory.states_BSD.unsqueeze(1)
         query = torch.cat(self._queries, dim=-2)
         for tap, steps in self._steps.items():
@@ -153,11 +157,14 @@ class TwoLevelAttentionRecorder:
             return self._context(state_ND, word, utterance)
 
     def _replaced(self, tap: AttentionHook, weights: Tensor, place_BL: Tensor) -> Tensor:
-        """Call the listeners of `tap` with weights at their source positions; return the weights, perhaps replaced."""
+        """Let the listeners of the hook `tap` replace weights [B, 1, W, L] of words or utterances; return the weights.
+
+        Listeners get them at their source positions `place_BL`, as [B, 1, W, S].
+        """
         return _gather(tap.replace(self._spread(weights, place_BL)), place_BL) if tap.listeners else weights
 
     def _split(self, joint: Tensor, words: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-        """Split `joint`, weights of source tokens, into weights of words in their utterance and weights of utterances.
+        """Split weights of source tokens, `joint`, into weights of words in their utterance and weights of utterances.
 
         The words of an utterance of weight 0 get their weights from `words`.
         """
@@ -170,24 +177,27 @@ class TwoLevelAttentionRecorder:
         return found, torch.cat(shares, dim=-1)
 
     def _spread(self, weights: Tensor, place_BL: Tensor) -> Tensor:
-        """Write weights [B, 1, W, L] to their positions `place_BL` among the source tokens: [B, 1, W, S]."""
+        """Write weights [B, 1, W, L] of L words to their positions `place_BL` among the source tokens: [B, 1, W, S]."""
         empty = weights.new_zeros(*weights.shape[:-1], self._size + 1)
         return empty.scatter(-1, place_BL[:, None, None].expand_as(weights), weights)[..., : self._size]
 
     def _spread_all(self, words: Sequence[Tensor]) -> Tensor:
-        """Write the weights of the words of each utterance to their positions among the source tokens: [B, 1, W, S]."""
+        """Write weights of words, one tensor per utterance, to their positions in the source: [B, 1, W, S]."""
         parts = [self._spread(found, place_BL) for found, place_BL in zip(words, self._places, strict=True)]
         return torch.stack(parts).sum(0)
 
 
 def _gather(flat_B1WS: Tensor, place_BL: Tensor) -> Tensor:
-    """From weights of source tokens, select the weights at the positions `place_BL`; 0 where there is no word."""
+    """Select the weights of L words, at the positions `place_BL`, from weights of S source tokens: [B, 1, W, L].
+
+    The weight is 0 where there is no word (position S).
+    """
     index = place_BL[:, None, None].expand(*flat_B1WS.shape[:-1], -1)
     return F.pad(flat_B1WS, (0, 1)).gather(-1, index)
 
 
 def _by_row(weights_B1WU: Tensor) -> Tensor:
-    """Reshape [B, 1, W, U] to [N, 1, 1, U], N = B W: the decoder treats hypotheses as rows."""
+    """Reshape utterance weights [B, 1, W, U] to [N, 1, 1, U], N = B W: the decoder has one row per hypothesis."""
     return weights_B1WU.reshape(-1, 1, 1, weights_B1WU.shape[-1])
 
 
@@ -197,7 +207,7 @@ def _by_row(weights_B1WU: Tensor) -> Tensor:
 
 
 class TurnLayout(NamedTuple):
-    """The positions of U utterances of up to L words in a batch of contexts of S tokens."""
+    """The positions of U utterances of up to L words in conversations of S tokens; the last utterance comes first."""
 
     place_BUL: Tensor
     """For each utterance, the source positions of its words; S where there is no word."""
@@ -208,12 +218,12 @@ class TurnLayout(NamedTuple):
 
     @property
     def mask_BUL(self) -> Tensor:
-        """True where an utterance has a word, False on padding."""
+        """Mask [B, U, L]: True where an utterance has a word, False on padding."""
         return self.place_BUL < self.turn_BS.shape[1]
 
 
 def find_utterances(ids_BS: Tensor, mask_BS: Tensor, marker: int) -> TurnLayout:
-    """Split contexts into utterances after every `marker` token. The marker is the last token of its utterance."""
+    """Split conversations into utterances: each ends with the token id `marker`, except the last."""
     rows, size = ids_BS.shape
     place_BS = torch.arange(size, device=ids_BS.device).expand(rows, -1)
     closes_BS = (ids_BS == marker) & mask_BS
@@ -229,7 +239,10 @@ def find_utterances(ids_BS: Tensor, mask_BS: Tensor, marker: int) -> TurnLayout:
 
 
 def by_utterance(x_BSD: Tensor, place_BUL: Tensor) -> Tensor:
-    """Group the states of the source by utterance: [B, U, L, D]; zeros where there is no word."""
+    """Group states of the source by utterance: [B, U, L, D]; zeros where there is no word.
+
+    `place_BUL` has the source positions of the L words of each of U utterances.
+    """
     rows, size = x_BSD.shape[:2]
     first_B = torch.arange(rows, device=x_BSD.device) * (size + 1)
     index = (place_BUL.to(x_BSD.device) + first_B[:, None, None]).flatten()
@@ -237,7 +250,7 @@ def by_utterance(x_BSD: Tensor, place_BUL: Tensor) -> Tensor:
 
 
 class HRANEncoder(nn.Module):
-    """The word encoder: a bidirectional GRU over each utterance, for all utterances of the batch in parallel."""
+    """The word encoder of the HRAN: a bidirectional GRU over each utterance, for all utterances in parallel."""
 
     def __init__(self, settings: HRANSettings, vocabulary: int):
         super().__init__()
@@ -248,7 +261,11 @@ class HRANEncoder(nn.Module):
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> tuple[Tensor, Tensor, TurnLayout]:
-        """Word states [B, S, D], the final states [B, D] of the last utterance, and the positions of utterances."""
+        """Encode a batch of conversations.
+
+        Returns the word states [B, S, D], the final states [B, D] of the last utterance, and the positions of
+        utterances.
+        """
         x_BSE = self.stream.see("embed", self.embed(source.ids_BS))
         rows = len(x_BSE)  # the batch size, or more if a listener has expanded one row into several
         layout = find_utterances(source.ids_BS.expand(rows, -1), source.mask_BS.expand(rows, -1), self.marker)
@@ -264,7 +281,7 @@ class HRANEncoder(nn.Module):
 
 
 class Turn(NamedTuple):
-    """One utterance of each context: keys and values for the attention over its words."""
+    """One utterance of each conversation in the batch: keys and values of its L words, for the word attention."""
 
     key_BLD: Tensor
     value_BLD: Tensor
@@ -274,7 +291,7 @@ class Turn(NamedTuple):
 
 
 class DecoderContext(NamedTuple):
-    """Inputs of the decoder in addition to the word states."""
+    """Inputs of the decoder in addition to the word states: its first state, and keys and values of each utterance."""
 
     first_BD: Tensor
     """The first decoder state: the final word states of the last utterance."""
@@ -283,9 +300,10 @@ class DecoderContext(NamedTuple):
 
 
 class TurnMemory(NamedTuple):
-    """Keys and values of the words of one turn, and two masks, which are None if they would be True everywhere.
+    """Keys and values of the words of one utterance, and two masks, which are None if they would be True everywhere.
 
-    `exists_N1`: for each of N hypotheses, whether its context has this turn.
+    `mask_BL`: whether a word is real. `exists_N1`: for each of N hypotheses, whether its conversation has this
+    utterance.
     """
 
     words: KeyValue
@@ -294,7 +312,7 @@ class TurnMemory(NamedTuple):
 
 
 class HRANDecoder(nn.Module):
-    """Two levels of attention, and a GRU that reads the last word and the context vector."""
+    """The decoder of the HRAN: attention over words and utterances, and a GRU that reads token and context vector."""
 
     def __init__(self, settings: HRANSettings):
         super().__init__()
@@ -310,7 +328,10 @@ class HRANDecoder(nn.Module):
         self.tap = AttentionHook("decoder.cross")
 
     def forward(self, x_TNE: Tensor, state_ND: Tensor, memory: EncoderOutput) -> tuple[Tensor, Tensor]:
-        """Inputs [T, N, D] of the output layer after each of T embedded tokens, and the state after the last token."""
+        """Run T steps with N embedded tokens each; N is the number of sentences or of hypotheses.
+
+        Returns the inputs [T, N, D] of the output layer, and the state [N, D] after the last step.
+        """
         turns = self._prepare(memory.extra.turns, len(state_ND))
         taps = TwoLevelHooks(self.word_attention.tap, self.utterance_attention.tap, self.tap)
         recorder = None
@@ -335,7 +356,10 @@ class HRANDecoder(nn.Module):
         word: AttentionHook | None = None,
         utterance: AttentionHook | None = None,
     ) -> Tensor:
-        """The context vector [N, D] of each decoder state; `word` and `utterance` are the hooks of the two levels."""
+        """Compute the context vector [N, D] of each of N decoder states by attention over words, then over utterances.
+
+        `word` and `utterance` are the hooks of the two levels.
+        """
         above_ND = self.initial_utterance_state.repeat(len(state_ND), 1)
         levels = []
         for turn in turns:  # from the last utterance to the first: later states are part of the query
@@ -358,7 +382,7 @@ class HRANDecoder(nn.Module):
 
 
 def _turn_mask(turns: Sequence[TurnMemory]) -> Tensor | None:
-    """Mask [N, U] of the utterances that each context has; None if all contexts have all utterances."""
+    """Mask [N, U] of the utterances that the conversation of each hypothesis has; None if all have all U utterances."""
     missing = [turn.exists_N1 for turn in turns if turn.exists_N1 is not None]
     if not missing:
         return None
@@ -367,7 +391,7 @@ def _turn_mask(turns: Sequence[TurnMemory]) -> Tensor | None:
 
 
 class HRAN(Seq2Seq):
-    """The network: word encoder, two levels of attention, decoder."""
+    """The HRAN network: word encoder, two levels of attention, decoder, output layer."""
 
     def __init__(self, settings: HRANSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
@@ -384,7 +408,11 @@ class HRAN(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """The word states; in `extra`, the first decoder state, and keys and values of the words of each utterance."""
+        """Encode a batch of conversations.
+
+        Returns the word states and, in `extra`, the first decoder state and the keys and values of each utterance's
+        words.
+        """
         states_BSD, first_BD, layout = self.encoder(source)
         (key_BSD,) = self.decoder.word_attention.prepare(states_BSD)
         key_BULD, value_BULD = (by_utterance(x_BSD, layout.place_BUL) for x_BSD in (key_BSD, states_BSD))

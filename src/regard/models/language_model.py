@@ -22,7 +22,7 @@ from regard.models.transformer_settings import BlockSettings
 
 @dataclass(frozen=True)
 class LanguageModelSettings(BlockSettings):
-    """A Transformer decoder without a source; embeddings and output share one matrix."""
+    """Settings of a language model: a Transformer decoder without a source; embeddings and output share one matrix."""
 
     kind: ClassVar[str] = "decoder"
     network: ClassVar[str] = "LanguageModel"
@@ -49,7 +49,7 @@ PRESETS: dict[str, ModelSettings] = {"transformer-lm": LanguageModelSettings()}
 
 
 class LanguageModel(Seq2Seq):
-    """A Transformer decoder without cross-attention: each token attends to the tokens before it."""
+    """A Transformer decoder without cross-attention: each token attends to itself and to the tokens before it."""
 
     def __init__(self, settings: LanguageModelSettings, vocabulary: int):
         super().__init__()
@@ -64,9 +64,8 @@ class LanguageModel(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """An empty memory with as many rows as the source; the tokens of the source are not read."""
-        rows = source.ids_BS.shape[0]
-        return EncoderOutput(self.output.weight.new_zeros(rows, 0, 0), source.mask_BS)
+        """Return an empty memory with as many rows as the source; the tokens of the source are not read."""
+        return EncoderOutput(self.output.weight.new_zeros(source.ids_BS.shape[0], 0, 0), source.mask_BS)
 
     def start(self, memory: EncoderOutput) -> State:
         return State(tuple(block.self_attention.start(memory.states_BSD.shape[0], 1) for block in self.decoder))

@@ -34,7 +34,7 @@ from regard.models.transformer_settings import SmallEncoderSettings, TextEncoder
 
 @dataclass(frozen=True)
 class TransformerClassifierSettings(SmallEncoderSettings):
-    """A Transformer encoder whose states are pooled into one vector per document."""
+    """Settings of a document classifier: a Transformer encoder whose states are pooled into one vector per document."""
 
     kind: ClassVar[str] = "classifier"
     network: ClassVar[str] = "TransformerClassifier"
@@ -60,7 +60,7 @@ PRESETS: dict[str, ModelSettings] = {"transformer-classifier": TransformerClassi
 def pooled_parts(
     settings: TransformerClassifierSettings | TextEncoderSettings, vocabulary: int, outputs: int
 ) -> tuple[Encoder, AttentionPooling | MeanPooling, Dropout, nn.Linear]:
-    """Build encoder, pooling, dropout and the last linear layer, which has `outputs` outputs."""
+    """Build encoder, pooling layer, dropout and the last linear layer, from the width of the model to `outputs`."""
     width = settings.width
     place = position_layer(settings.positional_encoding, "add", width, 0)
     encoder = Encoder(Embedding(vocabulary, settings, place), settings)
@@ -69,14 +69,14 @@ def pooled_parts(
 
 
 class TransformerClassifier(ClassifierModel):
-    """The network: encoder, pooling, scores of labels."""
+    """A document classifier: Transformer encoder, pooling of all token states, scores of labels."""
 
     def __init__(self, settings: TransformerClassifierSettings, vocabulary: int, labels: int):
         super().__init__()
         self.encoder, self.pool, self.drop, self.output = pooled_parts(settings, vocabulary, labels)
 
     def encode(self, documents: Documents) -> Tensor:
-        """Encode every window, then pool the tokens of all windows of a document.
+        """Encode each document as one vector [B, D]: encode every window, then pool the tokens of all its windows.
 
         The encoder gets the first windows of all documents in the order of the batch, then all second windows, and so
         on. So several processes that share the rows of a batch use the same dropout masks as one process
@@ -96,19 +96,22 @@ class TransformerClassifier(ClassifierModel):
 
 
 class TextEncoder(Network):
-    """The network: encoder, pooling, projection to a unit vector."""
+    """A text encoder for retrieval: Transformer encoder, pooling, and projection to a vector of length 1."""
 
     def __init__(self, settings: TextEncoderSettings, vocabulary: int):
         super().__init__()
         self.encoder, self.pool, self.drop, self.output = pooled_parts(settings, vocabulary, settings.vector_size)
 
     def examples(self) -> Iterator[Example]:
-        """Units: texts, tokens, and pairs of tokens."""
+        """Small forward passes for `training/flops.py`, which computes from them the number of operations per unit.
+
+        Units: texts, tokens, and pairs of tokens.
+        """
         for size in (1, 2, 3):
             yield Example(partial(self, example_input("BS", 1, size)), {"text": 1, "token": size, "pair": size**2})
 
     def forward(self, texts: Source) -> Tensor:
-        """One vector of length 1 per text, [B, model.vector_size]."""
+        """Encode each text as one vector of Euclidean length 1: [B, model.vector_size]."""
         states_BSD = self.encoder(texts).states_BSD
         pooled_BD = self.pool(states_BSD, self.pool.keys(states_BSD), mask_or_none(texts.mask_BS))
         return F.normalize(self.output(self.drop(pooled_BD)), dim=-1)

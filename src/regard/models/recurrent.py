@@ -1,4 +1,4 @@
-"""Sequence-to-sequence LSTM (Sutskever), Bahdanau, Luong and GNMT: one recurrent encoder, three decoders.
+"""Sequence-to-sequence LSTM (Sutskever), Bahdanau, Luong (with input feeding), GNMT: one encoder, three decoders.
 
 `NoAttentionDecoder`: "Sequence to Sequence Learning with Neural Networks", Sutskever et al. 2014. The last state of
 each encoder layer is the first state of the decoder layer of the same height; the source is read in reverse order.
@@ -45,7 +45,7 @@ from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, mask_
 
 @dataclass(frozen=True)
 class RecurrentSettings(ModelSettings):
-    """Recurrent encoder-decoders: Sutskever et al. 2014, Bahdanau, Luong and GNMT."""
+    """Settings of recurrent encoder-decoders: Sutskever et al. 2014, Bahdanau, Luong and GNMT."""
 
     kind: ClassVar[str] = "seq2seq"
     network: ClassVar[str] = "Recurrent"
@@ -87,11 +87,14 @@ class RecurrentSettings(ModelSettings):
         return self.attention != "none"
 
     def paper(self) -> str:
-        """The paper that describes the architecture, found by the first word of the preset's name."""
+        """Title, authors and year of the paper that describes the architecture of this preset."""
         return PAPERS[self.arch.partition("-")[0]]
 
     def adds_input(self, layer: int, inputs: int, outputs: int) -> bool:
-        """Whether layer `layer`, counted from 1, has a residual connection; then its widths must be equal."""
+        """Whether layer number `layer` (from 1) has a residual connection; if so, `inputs` must equal `outputs`.
+
+        `inputs` and `outputs` are the widths of its input and output.
+        """
         wanted = 0 < self.residual_from_layer <= layer
         if wanted and inputs != outputs:
             raise SettingsError(
@@ -101,9 +104,9 @@ class RecurrentSettings(ModelSettings):
         return wanted
 
     def kept_per_token(self, length: float) -> float:
-        """How many numbers are kept for the backward pass for one source token and one target token together.
+        """How many activations are stored for the backward pass, for one source token and one target token together.
 
-        These are gates, states and attention weights; `length`: mean number of tokens of a sentence.
+        These are gates, states and attention weights. `length` is the mean number of tokens of a sentence.
         """
         directions = 1 if self.bidirectional == "none" else 2
         cells = 8 * self.width * (directions * self.encoder_layers + self.decoder_layers)
@@ -140,31 +143,34 @@ PAPERS = {
 
 
 class RecurrentContext(NamedTuple):
-    """Other inputs of the decoder: its first states, and the attention keys, unless they are the encoder states."""
+    """Inputs of the decoder besides the encoder states: first state of each layer; attention keys, if projected."""
 
     first: tuple[CellState, ...]
     keys: tuple[Tensor, ...] = ()
 
 
 class RecurrentState(NamedTuple):
-    """The decoder state: the state of each layer and, in `LuongDecoder`, the last output vector (input feeding)."""
+    """The decoder state: the state of each layer and, for `LuongDecoder`, the last output vector (input feeding)."""
 
     layers: tuple[CellState, ...]
     fed: tuple[Tensor, ...] = ()
 
     def map(self, change: Callable[[Tensor], Tensor]) -> RecurrentState:
-        """Return a state in which `change` was applied to every tensor."""
+        """Return a state in which every tensor x is replaced by `change(x)`."""
         layers = tuple(tuple(change(part) for part in layer) for layer in self.layers)
         return RecurrentState(layers, tuple(change(part) for part in self.fed))
 
 
 def beams_to_rows(x_BWD: Tensor) -> Tensor:
-    """Reshape [B, W, ...] to [B W, ...]: a cell treats beams as rows."""
+    """Reshape [B, W, ...] to [B W, ...], because a recurrent cell has one row per hypothesis."""
     return x_BWD.flatten(0, 1)
 
 
 class RecurrentEmbedding(nn.Module):
-    """Token embeddings times sqrt(width): layers need inputs of variance 1, a shared output matrix small weights."""
+    """Token embeddings, multiplied by sqrt(width).
+
+    So the layers get inputs of variance 1, and a matrix that is shared with the output layer has small weights.
+    """
 
     def __init__(self, vocabulary: int, width: int):
         super().__init__()
@@ -199,7 +205,7 @@ class RecurrentEncoder(nn.Module):
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> tuple[Tensor, list[CellState]]:
-        """States [B, S, D] of the top layer, and the last state of every layer."""
+        """Return the states [B, S, D] of the top layer, and the last state of every layer."""
         mask_BS = mask_or_none(source.mask_BS)
         mask_SB = None if mask_BS is None else mask_BS.t()
         x_SBD = self._see("embed", self.embed(source.ids_BS.t()))
@@ -215,7 +221,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class Bridge(nn.Module):
-    """Computes the first state of a decoder layer from the last encoder state h: h if widths agree, else tanh(W h)."""
+    """Computes the first state of a decoder layer from a last encoder state h: h if widths agree, else tanh(W h)."""
 
     def __init__(self, cell: str, encoder_width: int, width: int):
         super().__init__()
@@ -234,7 +240,11 @@ class Bridge(nn.Module):
 
 
 class RecurrentStack(nn.Module):
-    """Decoder layers without attention: each layer runs over all steps before the next layer starts."""
+    """Decoder layers without attention: each layer runs over all steps before the next layer starts.
+
+    `layers`: their numbers, counted from 1. `inputs`: width of the input of the lowest one. `beside`: width of an
+    additional input of every layer, such as the context vector.
+    """
 
     def __init__(self, settings: RecurrentSettings, layers: range, inputs: int, beside: int = 0):
         super().__init__()
@@ -248,7 +258,11 @@ class RecurrentStack(nn.Module):
     def forward(
         self, x_TND: Tensor, states: Sequence[CellState], beside_TND: Tensor | None = None
     ) -> tuple[Tensor, tuple[CellState, ...]]:
-        """Outputs of the top layer, and the last state of each layer; `beside_TND`: one more input of every layer."""
+        """Run all layers over T steps of N rows; `states` are their first states.
+
+        `beside_TND`, if given, is an additional input of every layer. Returns the outputs [T, N, D] of the top layer
+        and the last state of each layer.
+        """
         lasts = []
         for cell, adds_input, state in zip(self.cells, self.residual, states, strict=True):
             read = self.drop(x_TND)
@@ -260,7 +274,7 @@ class RecurrentStack(nn.Module):
 
 
 class NoAttentionDecoder(nn.Module):
-    """Sutskever et al.: the source influences the decoder only by the first state of the decoder."""
+    """Decoder of Sutskever et al. 2014, without attention: the source influences only its first state."""
 
     def __init__(self, settings: RecurrentSettings):
         super().__init__()
@@ -272,9 +286,10 @@ class NoAttentionDecoder(nn.Module):
 
 
 class BahdanauDecoder(nn.Module):
-    """Bahdanau et al.: the previous state of the bottom cell is the query; then the cell reads [token; context].
+    """Decoder of Bahdanau et al. 2015: attention first, then the recurrent cell, which reads [token; context].
 
-    Higher layers read [state of the layer below; context] (Wu et al.).
+    The query is the previous state of the bottom layer. Higher layers read [state of the layer below; context] (Wu et
+    al. 2016).
     """
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
@@ -305,7 +320,10 @@ class BahdanauDecoder(nn.Module):
 
 
 class LuongDecoder(nn.Module):
-    """Luong et al.: the top state is the query; the output tanh(W [context; state]) is an input of the next step."""
+    """Decoder of Luong et al. 2015: the recurrent cells first, then attention, whose query is the top layer's output.
+
+    The output is tanh(W [context; top layer's output]), which the next step also reads (input feeding).
+    """
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()
@@ -331,7 +349,10 @@ class LuongDecoder(nn.Module):
         return torch.stack(tops), RecurrentState(layers, (fed_ND,))
 
     def _step(self, x: Tensor, read_NG: Tensor, layers: tuple[CellState, ...]) -> tuple[Tensor, tuple[CellState, ...]]:
-        """One step of every layer, from the bottom up."""
+        """Run every layer for one step, from the bottom up; return the output of the top layer and the new states.
+
+        `x` is the embedded token; `read_NG` is the part of the gates of the bottom cell that depends on its inputs.
+        """
         states = [self.bottom(read_NG, layers[0])]
         x = x + states[0][0] if self.residual[0] else states[0][0]
         for cell, adds_input, state in zip(self.upper, self.residual[1:], layers[1:], strict=True):
@@ -341,7 +362,7 @@ class LuongDecoder(nn.Module):
 
 
 class Recurrent(Seq2Seq):
-    """The network: recurrent encoder and one of the three decoders."""
+    """The network: recurrent encoder, and a decoder without attention or with the attention of Bahdanau or Luong."""
 
     def __init__(self, settings: RecurrentSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
@@ -367,7 +388,7 @@ class Recurrent(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """The encoder states, the attention keys, and the first decoder states."""
+        """Encode the source: returns encoder states and, in `extra`, first decoder states and attention keys."""
         states_BSD, lasts = self.encoder(source)
         first = tuple(bridge(lasts[origin]) for bridge, origin in zip(self.bridges, self.origins, strict=True))
         keys = () if isinstance(self.decoder, NoAttentionDecoder) else self.decoder.attention.prepare(states_BSD)

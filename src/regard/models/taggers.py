@@ -31,7 +31,7 @@ from regard.models.transformer_settings import SmallEncoderSettings
 
 @dataclass(frozen=True)
 class WordEncoderSettings(ModelSettings):
-    """How a tagger encodes words: from their characters or subwords, and from a table of whole words."""
+    """Settings of the word encoder of a tagger, which reads characters or subwords, and a table of whole words."""
 
     char_embedding: Width = 32
     """Width of the embeddings of characters or subwords."""
@@ -47,7 +47,7 @@ class WordEncoderSettings(ModelSettings):
 
 @dataclass(frozen=True)
 class BiGRUCRFSettings(WordEncoderSettings):
-    """Word vectors from characters or subwords, bidirectional GRUs over the words, and a CRF over their labels."""
+    """Settings of a tagger: word vectors from characters or subwords, bidirectional GRUs, and a CRF over the labels."""
 
     kind: ClassVar[str] = "tagger"
     network: ClassVar[str] = "BiGRUCRF"
@@ -68,7 +68,7 @@ class BiGRUCRFSettings(WordEncoderSettings):
 
 @dataclass(frozen=True)
 class TransformerCRFSettings(SmallEncoderSettings, WordEncoderSettings):
-    """Word vectors from characters or subwords, Transformer encoder blocks over words, and a CRF over their labels."""
+    """Settings of a tagger: word vectors from characters or subwords, Transformer blocks, and a CRF over the labels."""
 
     kind: ClassVar[str] = "tagger"
     network: ClassVar[str] = "TransformerCRF"
@@ -89,7 +89,7 @@ PRESETS: dict[str, ModelSettings] = {
 
 
 class BiGRUCRF(TaggerModel):
-    """The network: word encoder, bidirectional GRUs, CRF."""
+    """A tagger: word encoder, bidirectional GRU layers over the words of a sentence, CRF over their labels."""
 
     def __init__(self, settings: BiGRUCRFSettings, vocabulary: int, labels: int):
         super().__init__()
@@ -110,7 +110,7 @@ class BiGRUCRF(TaggerModel):
 
 
 class TransformerCRF(TaggerModel):
-    """The network: word encoder, Transformer encoder blocks, CRF."""
+    """A tagger: word encoder, Transformer encoder blocks over the words of a sentence, CRF over their labels."""
 
     def __init__(self, settings: TransformerCRFSettings, vocabulary: int, labels: int):
         super().__init__()

@@ -1,10 +1,10 @@
 """The Transformer: "Attention Is All You Need", Vaswani et al. 2017.
 
 Departures from the paper, all optional: pre-norm, which trains without a long warm-up; GELU, Swish and SwiGLU instead
-of ReLU; learned, rotary or no positional encodings; encodings concatenated instead of added; restricted self-attention
-in the encoder; encoder and decoder of different depth; after pruning, attention layers with fewer heads or without
-heads. Dropout is as in section 5.4 of the paper: on the embeddings and on the output of each sub-layer, not on the
-attention weights.
+of ReLU; learned, rotary or no positional encodings; encodings concatenated instead of added; local (sliding-window)
+self-attention in the encoder; encoder and decoder of different depth; after pruning, attention layers with fewer heads
+or without heads. Dropout is as in section 5.4 of the paper: on the embeddings and on the output of each sub-layer, not
+on the attention weights.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from regard.models.transformer_settings import BlockSettings, EncoderSettings, T
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a non-linearity between them, the same at every position."""
+    """The feed-forward network of a block: two linear maps with an activation function between them.
+
+    `inner`: width between the two maps. `activation`: "relu", "gelu", "swish" or "swiglu".
+    """
 
     def __init__(self, width: int, inner: int, activation: str):
         super().__init__()
@@ -79,7 +82,7 @@ def zero_init_residual(model: nn.Module) -> None:
 
 
 class FullyPrunedAttention(nn.Module):
-    """Self- or cross-attention whose heads are all pruned: for any input, the output is a learned bias."""
+    """Replaces self- or cross-attention whose heads are all pruned: for any input, the output is a learned bias."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -92,7 +95,7 @@ class FullyPrunedAttention(nn.Module):
         return ()
 
     def start(self, rows: int, width: int) -> KVCache:
-        """A cache without contents, which only counts tokens."""
+        """An empty KV cache of head width 1, which only counts tokens: `rows` sentences, `width` hypotheses each."""
         empty = self.out["bias"].new_zeros(rows, width, 1, 0, 1)
         return KVCache(empty, empty)
 
@@ -101,7 +104,10 @@ class FullyPrunedAttention(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention, then feed-forward: a layer of the encoder or, if causal, of a language model."""
+    """Self-attention, then feed-forward: a layer of the encoder or, if `causal`, of a language model.
+
+    `name` is the prefix of its hook's name, e.g. "encoder.0".
+    """
 
     def __init__(self, settings: BlockSettings, name: str, *, causal: bool = False):
         super().__init__()
@@ -126,7 +132,10 @@ SourceKV = KeyValue | tuple[()]
 
 
 class DecoderBlock(nn.Module):
-    """Causal self-attention, cross-attention to the source, then feed-forward."""
+    """A decoder layer: causal self-attention, cross-attention to the source, then feed-forward.
+
+    `name` is the prefix of the names of its hooks, e.g. "decoder.0".
+    """
 
     def __init__(self, settings: BlockSettings, name: str):
         super().__init__()
@@ -172,7 +181,10 @@ def _self_attention(settings: BlockSettings, name: str, causal: bool) -> SelfAtt
 
 
 class Embedding(nn.Module):
-    """Token embeddings times sqrt(width), with positional encoding and dropout."""
+    """Token embeddings times sqrt(width), with positional encoding (the layer `positions`) and dropout.
+
+    `word_dropout`: share of the tokens whose whole embedding is set to zero in training.
+    """
 
     def __init__(self, vocabulary: int, settings: BlockSettings, positions: nn.Module, word_dropout: float = 0.0):
         super().__init__()
@@ -184,7 +196,7 @@ class Embedding(nn.Module):
         self.hide = Dropout(word_dropout)
 
     def forward(self, ids_BT: Tensor, start: int = 0) -> Tensor:
-        """Vectors [B, T, D] of a sequence whose first token is at position `start`."""
+        """Embed tokens: vectors [B, T, D] of sequences whose first token is at position `start`."""
         x_BTD = self.tokens(ids_BT) * self.scale
         if self.training and self.hide.dropped:
             x_BTD = x_BTD * self.hide(x_BTD.new_ones(*ids_BT.shape, 1))  # drops whole tokens
@@ -199,7 +211,7 @@ def _embedding_with_positions(settings: TransformerSettings, vocabulary: int) ->
 
 
 def last_norm(settings: BlockSettings) -> nn.Module:
-    """The norm after the last block. It does nothing unless the model has pre-norm, whose blocks end without a norm."""
+    """The layer norm after the last block of a pre-norm model; for post-norm, a layer that changes nothing."""
     return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
 
@@ -222,13 +234,13 @@ class Encoder(nn.Module):
 
 
 class State(NamedTuple):
-    """The decoder state: the KV cache of each layer."""
+    """The state of a Transformer decoder during a search: the KV cache of each layer."""
 
     caches: tuple[KVCache, ...]
 
 
 class Transformer(Seq2Seq):
-    """Encoder and decoder."""
+    """The Transformer network: encoder, decoder, output layer."""
 
     def __init__(self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
@@ -251,7 +263,7 @@ class Transformer(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """The encoder states, and the keys and values that every decoder layer computes from them."""
+        """Encode the source: returns encoder states and, in `extra`, their keys and values for every decoder layer."""
         memory: EncoderOutput = self.encoder(source)
         return memory._replace(extra=tuple(block.cross_attention.project(memory.states_BSD) for block in self.decoder))
 

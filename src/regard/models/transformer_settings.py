@@ -16,7 +16,7 @@ from regard.errors import nearest
 
 @dataclass(frozen=True)
 class BlockSettings(ModelSettings):
-    """Settings that all models with Transformer blocks have."""
+    """Base class of the settings of all models with Transformer blocks: width, heads, dropout and others."""
 
     width: EvenWidth = 512
     """d_model: width of the embeddings and of the residual stream."""
@@ -34,11 +34,12 @@ class BlockSettings(ModelSettings):
     """Positional encoding: how the model knows the order of the tokens."""
 
     def check(self) -> None:
-        require(self.width % self.heads == 0, f"model.width {self.width} is not a multiple of model.heads {self.heads}")
+        wrong = f"model.width {self.width} is not a multiple of model.heads {self.heads}; change one of them"
+        require(self.width % self.heads == 0, wrong)
         self.check_rotary()
 
     def check_rotary(self) -> None:
-        """Check that the width of a head is even: rotary encodings rotate pairs of its dimensions."""
+        """Raise an error if rotary encoding, which rotates pairs of dimensions, is used with an odd head width."""
         require(
             self.positional_encoding != "rotary" or self.head_size % 2 == 0,
             f'model.positional_encoding = "rotary" needs an even head width, not {self.head_size}; change model.heads',
@@ -49,13 +50,13 @@ class BlockSettings(ModelSettings):
         return self.width // self.heads
 
     def heads_in(self, attention: str) -> int:
-        """Number of heads of the attention layer with the name `attention`."""
+        """Number of heads of the attention layer with the name `attention`, e.g. "encoder.0.self"."""
         return self.heads
 
 
 @dataclass(frozen=True)
 class EncoderSettings(BlockSettings):
-    """A stack of Transformer encoder blocks."""
+    """Base class of the settings of models with a stack of Transformer encoder blocks."""
 
     encoder_layers: Annotated[int, Range(0, 256)] = 6
     """Number of encoder blocks."""
@@ -66,7 +67,7 @@ class EncoderSettings(BlockSettings):
 
 @dataclass(frozen=True)
 class SmallEncoderSettings(EncoderSettings):
-    """An encoder for small data: narrow, with pre-norm, GELU and more dropout than in the paper."""
+    """Base class of settings with defaults for small data: narrow, pre-norm, GELU, more dropout than in the paper."""
 
     width: EvenWidth = 128
     heads: Count = 4
@@ -79,7 +80,7 @@ class SmallEncoderSettings(EncoderSettings):
 
 @dataclass(frozen=True)
 class TransformerSettings(EncoderSettings):
-    """The Transformer (Vaswani et al. 2017); `transformer-base` and `transformer-big` have the sizes of the paper."""
+    """Settings of the Transformer (Vaswani et al. 2017). Presets transformer-base and -big have the paper's sizes."""
 
     kind: ClassVar[str] = "seq2seq"
     network: ClassVar[str] = "regard.models.transformer.Transformer"
@@ -113,14 +114,14 @@ class TransformerSettings(EncoderSettings):
         )
         self.check_rotary()
         for place, (name, count) in enumerate(self.remaining_heads):
-            guess = nearest(name, self.attentions)
+            guess = nearest(name, self.attentions) or '; a valid name is "encoder.0.self"'
             require(name in self.attentions, f'model.remaining_heads: there is no attention layer "{name}"{guess}')
-            require(0 <= count <= self.heads, f"model.remaining_heads: {name}: {count} heads must be 0 to {self.heads}")
-            require(name not in dict(self.remaining_heads[:place]), f"model.remaining_heads: {name} is listed twice")
+            require(0 <= count <= self.heads, f"model.remaining_heads: {name}: choose 0 to {self.heads} heads")
+            require(name not in dict(self.remaining_heads[:place]), f"model.remaining_heads: list {name} only once")
 
     @property
     def attentions(self) -> tuple[str, ...]:
-        """The names of all attention layers, in the order of the layers."""
+        """The names of all attention layers in order, e.g. "encoder.0.self" and "decoder.0.cross"."""
         encoder = [f"encoder.{layer}.self" for layer in range(self.encoder_layers)]
         kinds = ("self", "cross")
         return (*encoder, *(f"decoder.{layer}.{kind}" for layer in range(self.decoder_layers) for kind in kinds))
@@ -141,7 +142,7 @@ class TransformerSettings(EncoderSettings):
         return dict(self.remaining_heads).get(attention, self.heads)
 
     def kept_per_token(self, length: float) -> float:
-        """How many numbers are kept for the backward pass for one source token and one target token together.
+        """How many activations are stored for the backward pass, for one source token and one target token together.
 
         These are the inputs of layers and the dropout masks.
         """
@@ -151,7 +152,7 @@ class TransformerSettings(EncoderSettings):
 
 @dataclass(frozen=True)
 class TextEncoderSettings(SmallEncoderSettings):
-    """An encoder of questions and answers: computes one vector per text; similar texts get similar vectors."""
+    """Settings of a text encoder: one vector per question or answer; similar texts get similar vectors."""
 
     kind: ClassVar[str] = "text-encoder"
     network: ClassVar[str] = "regard.models.pooled_encoders.TextEncoder"

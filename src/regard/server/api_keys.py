@@ -14,17 +14,13 @@ import re
 import secrets
 from pathlib import Path
 
-from regard.errors import RegardError, SettingsError
+from regard.errors import SettingsError
 
 _KEY = re.compile(r"rg-(?P<name>[0-9a-f]{8})-(?P<secret>[A-Za-z0-9_-]{43})")
 
 
-class KeyFileError(RegardError):
-    """A key file cannot be read or written."""
-
-
 class ApiKeys:
-    """The valid API keys."""
+    """The API keys of a key file. `is_valid` compares the hash of a key with the hashes in the file."""
 
     def __init__(self, hashes: dict[str, tuple[bytes, bytes]]):
         self._hashes = hashes  # salt and hash by the name of the key
@@ -37,8 +33,8 @@ class ApiKeys:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            how = f'"regard serve --new-key {path}" creates one'
-            raise KeyFileError(f"{path}: cannot read the keys ({reason}); {how}") from None
+            how = 'give a file that "regard serve --new-key FILE" has made'
+            raise SettingsError(f"{path}: cannot read the keys ({reason}); {how}") from None
         hashes = {}
         for number, line in enumerate(lines, 1):
             if line.strip():
@@ -46,11 +42,11 @@ class ApiKeys:
                     entry = json.loads(line)
                     hashes[str(entry["name"])] = (bytes.fromhex(entry["salt"]), bytes.fromhex(entry["hash"]))
                 except (ValueError, KeyError, TypeError):
-                    raise KeyFileError(
+                    raise SettingsError(
                         f"{path}:{number}: not a key in the format of --new-key; remove the line"
                     ) from None
         if not hashes:
-            raise KeyFileError(f'{path}: contains no key; "regard serve --new-key {path}" adds one')
+            raise SettingsError(f'{path}: contains no key; "regard serve --new-key {path}" adds one')
         return cls(hashes)
 
     def is_valid(self, key: str) -> bool:
@@ -69,7 +65,7 @@ def add_key(path: str | Path) -> str:
         with os.fdopen(descriptor, "a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
     except OSError as error:
-        raise SettingsError(f"--new-key {path}: cannot write there ({error.strerror})") from None
+        raise SettingsError(f"--new-key {path}: cannot write there ({error.strerror}); choose another file") from None
     return f"rg-{name}-{secret}"
 
 

@@ -83,10 +83,7 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
 
 
 async def release_memory_regularly(batches: Callable[[], int], every: float = RELEASE_INTERVAL) -> None:
-    """Every `every` seconds, return free memory to the operating system, because batches fragment the memory.
-
-    Nothing is done if `batches()`, the number of batches so far, has not changed.
-    """
+    """Every `every` seconds, return free memory to the system if `batches()` has grown: batches fragment memory."""
     before = batches()
     while True:
         await asyncio.sleep(every)
@@ -129,7 +126,7 @@ class FastRoute:
 
 
 def fast_routes(tasks: APIRouter) -> list[FastRoute]:
-    """The most used routes: /translate of LibreTranslate's API, and one route per task."""
+    """The routes of the fast path: /translate (LibreTranslate's API), and all routes of `tasks` (POST /v1/<task>)."""
     found = [FastRoute("/translate", libretranslate.translate, libretranslate.PlainTranslateRequest, key_first=False)]
     for route in tasks.routes:
         assert isinstance(route, APIRoute)
@@ -138,7 +135,7 @@ def fast_routes(tasks: APIRouter) -> list[FastRoute]:
 
 
 class FastPath:
-    """ASGI middleware that answers JSON requests to `routes`, and passes all others on to FastAPI."""
+    """ASGI middleware that answers JSON requests to `routes`, and passes all other requests on to FastAPI."""
 
     def __init__(self, app: ASGIApp, service: Service, routes: Iterable[FastRoute]):
         self.app, self.service, self.routes = app, service, {route.path: route for route in routes}

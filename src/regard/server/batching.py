@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from math import inf
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -30,7 +30,10 @@ Result = TypeVar("Result")
 
 
 class Throughput:
-    """Measures the weight of items computed per second, without idle time, to estimate when a client should retry."""
+    """Measures the speed of a queue, to estimate when a client should retry.
+
+    The speed is the sum of the weights of the items (e.g. their characters) per second of computing.
+    """
 
     def __init__(self) -> None:
         self._weight, self._seconds = 0.0, 0.0
@@ -48,12 +51,12 @@ class Throughput:
         self._since = now
 
     def seconds(self, weight: float) -> float:
-        """Estimated number of seconds to compute items of this total weight; DEFAULT_WAIT before the first batch."""
+        """Estimated number of seconds to compute items of this total weight; DEFAULT_WAIT before a measurement."""
         return weight * self._seconds / self._weight if self._weight and self._seconds else DEFAULT_WAIT
 
 
 class QueueFull(Exception):  # noqa: N818  an answer, not an error
-    """The queue is full; there will probably be room in `retry_after` seconds."""
+    """The queue is full; the client can probably send the request again after `retry_after` seconds."""
 
     def __init__(self, retry_after: float):
         super().__init__(f"the queue is full; try again in {retry_after:.1f} s")
@@ -68,25 +71,8 @@ class Closing(Exception):  # noqa: N818
     """The server is shutting down and accepts no new requests."""
 
 
-@dataclass
-class Counters:
-    """Counts since the start of the server, for the metrics."""
-
-    refused: int = 0
-    """Number of requests refused because the queue was full."""
-    late: int = 0
-    """Number of requests that missed their deadline."""
-    batches: int = 0
-    items: int = 0
-    """Number of items in all batches."""
-    waited: float = 0.0
-    """Total waiting time of items, in seconds."""
-    worked: float = 0.0
-    """Total duration of batches, in seconds."""
-
-
 class Batcher(Generic[Item, Result]):
-    """A bounded queue for the function `work`, which takes a list of items and returns one result per item."""
+    """A bounded queue whose items are computed in batches by `work`, which returns one result per item."""
 
     def __init__(
         self,
@@ -108,8 +94,11 @@ class Batcher(Generic[Item, Result]):
         """
         self.size, self.threads = size, threads
         self.most_waiting, self.most_requests, self.most_weight = most_waiting, most_requests, most_weight
-        self.counters = Counters()
-        self.waiting, self.working = 0, 0  # numbers of items
+        # For the metrics, since the start: requests that were refused or missed their deadline; batches and the items
+        # in them; seconds that items waited and that batches took.
+        self.refused = self.late = self.batches = self.items = 0
+        self.waited = self.worked = 0.0
+        self.waiting = self.working = 0  # numbers of items
         self.waiting_weight = 0.0
         self._work, self._weigh, self._pool = work, weigh, pool
         self._queue: list[_Request[Item, Result]] = []  # requests with unstarted items, next in turn first
@@ -136,7 +125,7 @@ class Batcher(Generic[Item, Result]):
         if not items:
             return []
         loop = asyncio.get_running_loop()
-        weights = [self._weigh(item) for item in items]
+        weights = dict(enumerate(map(self._weigh, items)))
         request = _Request(items, weights, key, on_result, loop.create_future(), loop.time())
         self._admit(request)
         self._start()
@@ -147,7 +136,7 @@ class Batcher(Generic[Item, Result]):
         except TimeoutError:
             if not clock.expired():
                 raise  # raised by the work itself
-            self.counters.late += 1
+            self.late += 1
             raise TooLate(f"not done within {deadline:g} s") from None
         finally:
             self._drop(request)
@@ -186,9 +175,9 @@ class Batcher(Generic[Item, Result]):
 
     def _admit(self, request: _Request[Item, Result]) -> None:
         """Add the request to the queue, or raise `QueueFull`. An empty queue accepts a request of any size."""
-        items, weight = len(request.items), sum(request.weights)
+        items, weight = len(request.items), sum(request.unstarted.values())
         if self.waiting and (excess := self._excess(items, weight)):
-            self.counters.refused += 1
+            self.refused += 1
             raise QueueFull(excess * self._throughput.seconds(self.waiting_weight))
         self.waiting += items
         self.waiting_weight += weight
@@ -197,15 +186,12 @@ class Batcher(Generic[Item, Result]):
             self._full_at = request.arrived
 
     def _room(self) -> float:
-        """Number of requests that may wait."""
+        """Number of requests that may wait now: `most_requests`, or half of it if the queue was full recently."""
         was_full = asyncio.get_running_loop().time() - self._full_at < FULL_SECONDS
         return self.most_requests / 2 if was_full else self.most_requests
 
     def _excess(self, items: int, weight: float) -> float:
-        """The share (0 to 1) of the waiting work that must be done before another request can be accepted.
-
-        The other request has `items` items with a total weight of `weight`.
-        """
+        """The share (0 to 1) of the waiting work that must be done before a request of this size can be accepted."""
         excess = max(
             (self.waiting + items - self.most_waiting) / max(self.waiting, 1),
             (len(self._queue) + 1 - self._room()) / max(len(self._queue), 1),
@@ -216,7 +202,7 @@ class Batcher(Generic[Item, Result]):
     def _drop(self, request: _Request[Item, Result]) -> None:
         if request.unstarted:
             self._queue.remove(request)
-            self._remove([_Place(request, number) for number in request.unstarted])
+            self._remove([_Place(request, number, weight) for number, weight in request.unstarted.items()])
 
     def _remove(self, places: Sequence[_Place[Item, Result]]) -> None:
         for place in places:
@@ -229,8 +215,8 @@ class Batcher(Generic[Item, Result]):
     def _take(self) -> list[_Place[Item, Result]]:
         """Remove the next batch from the queue and return it.
 
-        The first half of a batch are the next items in turn. The second half are chosen among the next items, up to
-        `LOOKAHEAD` * size: those whose weight is nearest to the mean weight of the first half, to reduce padding.
+        The first half of the batch are the next items in the order of `_turns`. The second half are those of the first
+        `LOOKAHEAD` * size items whose weight is nearest to the mean weight of the first half, to reduce padding.
         """
         same_key = [request for request in self._queue if request.key == self._queue[0].key]
         candidates = list(islice(_turns(same_key), LOOKAHEAD * self.size))
@@ -259,23 +245,23 @@ class Batcher(Generic[Item, Result]):
 
     async def _run(self, batch: list[_Place[Item, Result]]) -> None:
         """Compute one batch, deliver its results, and start the next."""
-        loop, counters = asyncio.get_running_loop(), self.counters
+        loop = asyncio.get_running_loop()
         began = loop.time()
         self._throughput.begin(began)
-        counters.batches += 1
-        counters.items += len(batch)
-        counters.waited += sum(began - place.request.arrived for place in batch)
-        items = [request.items[number] for request, number in batch]
+        self.batches += 1
+        self.items += len(batch)
+        self.waited += sum(began - place.request.arrived for place in batch)
+        items = [request.items[number] for request, number, _ in batch]
         outcomes: Sequence[Result | Exception]
         try:
             outcomes = await loop.run_in_executor(self._pool, _attempt, self._work, items)
         except Exception as error:  # the pool accepts no work
             outcomes = [error] * len(batch)
         ended = loop.time()
-        counters.worked += ended - began
+        self.worked += ended - began
         self._throughput.end(sum(place.weight for place in batch), ended)
         self.working -= len(batch)
-        for (request, number), outcome in zip(batch, outcomes, strict=True):
+        for (request, number, _), outcome in zip(batch, outcomes, strict=True):
             request.take(number, outcome)
             if isinstance(outcome, Exception):
                 self._drop(request)
@@ -288,15 +274,12 @@ class _Request(Generic[Item, Result]):
     """The items of one call of `submit`, with their results so far."""
 
     items: Sequence[Item]
-    weights: Sequence[float]
+    unstarted: dict[int, float]  # the weights of the items that are still waiting, by index
     key: Hashable
     on_result: Callable[[int, Result], None] | None
     answered: asyncio.Future[list[Result]]
     arrived: float
-
-    def __post_init__(self) -> None:
-        self.unstarted = dict.fromkeys(range(len(self.items)))  # an ordered set of indices
-        self._results: dict[int, Result] = {}
+    results: dict[int, Result] = field(default_factory=dict)
 
     def take(self, number: int, outcome: Result | Exception) -> None:
         """Store the result of item `number`; an exception ends the whole request. Ignored if the request has ended."""
@@ -305,22 +288,19 @@ class _Request(Generic[Item, Result]):
         if isinstance(outcome, Exception):
             self.answered.set_exception(outcome)
             return
-        self._results[number] = outcome
+        self.results[number] = outcome
         if self.on_result:
             self.on_result(number, outcome)
-        if len(self._results) == len(self.items):
-            self.answered.set_result([self._results[number] for number in range(len(self.items))])
+        if len(self.results) == len(self.items):
+            self.answered.set_result([self.results[number] for number in range(len(self.items))])
 
 
 class _Place(NamedTuple, Generic[Item, Result]):
-    """One item of a request, by its index."""
+    """An item that waits for a batch: its request, its index in the request, and its weight."""
 
     request: _Request[Item, Result]
     number: int
-
-    @property
-    def weight(self) -> float:
-        return self.request.weights[self.number]
+    weight: float
 
 
 def _turns(requests: Sequence[_Request[Item, Result]]) -> Iterator[_Place[Item, Result]]:
@@ -328,7 +308,7 @@ def _turns(requests: Sequence[_Request[Item, Result]]) -> Iterator[_Place[Item, 
     for numbers in zip_longest(*(request.unstarted for request in requests)):
         for request, number in zip(requests, numbers, strict=True):
             if number is not None:
-                yield _Place(request, number)
+                yield _Place(request, number, request.unstarted[number])
 
 
 def _attempt(work: Callable[[list[Item]], list[Result]], items: list[Item]) -> list[Result | Exception]:
@@ -336,7 +316,7 @@ def _attempt(work: Callable[[list[Item]], list[Result]], items: list[Item]) -> l
     try:
         results = work(items)
         if len(results) != len(items):
-            raise RuntimeError(f"{len(results)} results for {len(items)} items")
+            raise RuntimeError(f"the function of a queue returned {len(results)} results for {len(items)} items")
         return list(results)
     except Exception as error:
         if len(items) == 1:

@@ -24,8 +24,6 @@ from regard.tasks.api import FieldError
 
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 1000
-NUMBERS = frozenset({"alternatives"})
-"""Fields of forms whose values are converted to integers."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -107,7 +105,7 @@ async def _read_form(request: Request, kind: str) -> dict[str, str | int | list[
         texts.setdefault(name, []).append(value)
     fields: dict[str, str | int | list[str]] = {}
     for name, (first, *others) in texts.items():
-        is_number = name in NUMBERS and first.isascii() and first.isdecimal() and len(first) < 10
+        is_number = name == "alternatives" and first.isascii() and first.isdecimal() and len(first) < 10
         fields[name] = [first, *others] if others else int(first) if is_number else first
     return fields
 
@@ -118,10 +116,7 @@ def content_type(request: Request) -> str:
 
 
 async def read_upload(request: Request, most: int) -> tuple[dict[str, str], str, bytes]:
-    """The text fields of a multipart form, and the name and the content of its file.
-
-    A file of at most `most` bytes is never written to disk.
-    """
+    """The text fields of a multipart form, the name of its file, and the content, at most `most` bytes in memory."""
     if content_type(request) != MULTIPART:
         raise ApiError(415, f"send the file as {MULTIPART}")
     _, options = parse_options_header(request.headers["content-type"])

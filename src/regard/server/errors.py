@@ -85,7 +85,7 @@ def to_api_error(error: Exception) -> ApiError:
 
 
 def _invalid(errors: Sequence[Any]) -> ApiError:
-    """The error in the most deeply nested field, as one sentence that does not repeat the value sent."""
+    """Convert pydantic's errors to one error with status 400: the most deeply nested one, without the value sent."""
     first: Mapping[str, Any] = max(errors, key=lambda error: len(error["loc"]), default={})
     # pydantic's location also names the branches of a union that it tried, such as "str"; these are removed.
     loc = (*first.get("loc", ()), first["ctx"]["field"]) if first.get("type") == UNKNOWN_FIELD else first.get("loc", ())

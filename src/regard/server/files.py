@@ -53,7 +53,7 @@ class TranslatedFile(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """A header with the number of entries of `lost`, for clients that get the file and no JSON."""
+        """The header X-Regard-Lost: the number of entries of `lost`, for clients that get only the file."""
         return {"X-Regard-Lost": str(len(self.lost))}
 
 
@@ -62,7 +62,7 @@ async def translate_upload(request: Request, service: Service) -> TranslatedFile
     service.require_key(request, fields.get("api_key", ""))
     for field in ("source", "target"):
         if field not in fields:
-            raise FieldError(field, "missing")
+            raise FieldError(field, "missing; send the code of a language")
     seconds = service.settings.document_timeout
     [made] = await translate_documents(service, name, [content], fields["source"], fields["target"], deadline=seconds)
     return made
@@ -94,10 +94,7 @@ async def translate_documents(
 async def _translate_all(
     service: Service, served: ServedRun, texts: Sequence[str], align: bool, deadline: float
 ) -> list[Any]:
-    """Translate many texts, `SLICE` at a time.
-
-    If the queue is full at the first slice, `QueueFull` is raised; at later slices, wait and retry until `deadline`.
-    """
+    """Translate `SLICE` texts at a time. If the queue is full at a later slice, wait and retry until `deadline`."""
     loop = asyncio.get_running_loop()
     until = loop.time() + deadline
     answers: list[Any] = []
@@ -145,7 +142,7 @@ class Downloads:
 
 
 def translated_name(name: str, target: str) -> str:
-    """The name of a translated file without folders: page.html becomes page.it.html."""
+    """The name of a translated file, without folders: "a/page.html" and target "it" give "page.it.html"."""
     plain = re.sub(r"[^\w .()+-]", "_", re.split(r"[/\\]", name)[-1])[-100:]
     stem, dot, suffix = plain.rpartition(".")
     return f"{stem}.{target}.{suffix}" if dot else f"{plain}.{target}"

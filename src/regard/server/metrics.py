@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -17,8 +16,11 @@ OTHER = "other"
 """Label of requests to unknown paths or with unknown methods. Otherwise clients could create any number of labels."""
 
 
-class ServerMetrics:
-    """Counters of requests, texts, tokens and queues."""
+class ServerMetrics(Collector):
+    """Counters of requests, texts, tokens and queues; those of the queues are read when the metrics are requested.
+
+    The mean size of a batch is the rate of `regard_batch_items_total` divided by the rate of `regard_batches_total`.
+    """
 
     def __init__(self, runs: ServedRuns):
         registry = self.registry = CollectorRegistry()
@@ -30,7 +32,8 @@ class ServerMetrics:
         self.open = Gauge("regard_requests_open", "Requests being answered now", registry=registry)
         self.texts = Counter("regard_texts", "Texts answered", ["model"], registry=registry)
         self.tokens = Counter("regard_tokens", "Tokens written", ["model"], registry=registry)
-        registry.register(_Queues(runs))
+        self.runs = runs
+        registry.register(self)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         self.requests.labels(method, route, str(status)).inc()
@@ -41,29 +44,19 @@ class ServerMetrics:
         self.texts.labels(model).inc(len(tokens))
         self.tokens.labels(model).inc(sum(tokens))
 
-
-class _Queues(Collector):
-    """Counters of the queues, read when the metrics are requested.
-
-    The mean size of a batch is the rate of `regard_batch_items_total` divided by the rate of `regard_batches_total`.
-    """
-
-    def __init__(self, runs: ServedRuns):
-        self.runs = runs
-
     def collect(self) -> Iterator[Metric]:
         for kind, metric, meaning, attribute in (
             (GaugeMetricFamily, "regard_queue_waiting", "Waiting items", "waiting"),
             (GaugeMetricFamily, "regard_queue_working", "Items in work", "working"),
-            (CounterMetricFamily, "regard_batches", "Batches started", "counters.batches"),
-            (CounterMetricFamily, "regard_batch_items", "Items in these batches", "counters.items"),
-            (CounterMetricFamily, "regard_queue_refused", "Requests refused: queue full", "counters.refused"),
-            (CounterMetricFamily, "regard_queue_late", "Requests that missed their deadline", "counters.late"),
-            (CounterMetricFamily, "regard_queue_waited_seconds", "Waiting time of items", "counters.waited"),
-            (CounterMetricFamily, "regard_batch_seconds", "Duration of batches", "counters.worked"),
+            (CounterMetricFamily, "regard_batches", "Batches started", "batches"),
+            (CounterMetricFamily, "regard_batch_items", "Items in these batches", "items"),
+            (CounterMetricFamily, "regard_queue_refused", "Requests refused: queue full", "refused"),
+            (CounterMetricFamily, "regard_queue_late", "Requests that missed their deadline", "late"),
+            (CounterMetricFamily, "regard_queue_waited_seconds", "Waiting time of items", "waited"),
+            (CounterMetricFamily, "regard_batch_seconds", "Duration of batches", "worked"),
         ):
             family = kind(metric, meaning, labels=["model", "queue"])
             for served in self.runs.served.values():
                 for name, queue in served.queues.items():
-                    family.add_metric([served.name, name], attrgetter(attribute)(queue))
+                    family.add_metric([served.name, name], getattr(queue, attribute))
             yield family

@@ -85,6 +85,7 @@ class RequestLimits:
                 self._open -= 1
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the app, or answer with an error: body too large, queues full, or time limit reached."""
         is_file = scope["path"] in DOCUMENTS
         most = self.settings.document_bytes if is_file else self.settings.body_bytes
         seconds = self.settings.document_timeout if is_file else self.settings.timeout
@@ -110,11 +111,16 @@ class RequestLimits:
 
 def _too_large(most: int) -> ApiError:
     # The rest of the body is not read.
-    return ApiError(413, f"the body is larger than {most:,} bytes", headers={"Connection": "close"})
+    return ApiError(
+        413, f"the body is larger than {most:,} bytes; send less per request", headers={"Connection": "close"}
+    )
 
 
 class _Exchange:
-    """One request and its response; limits the body, and cancels the request when the client disconnects."""
+    """One request and its response. The body may have `most` bytes and must arrive within `seconds`.
+
+    If the client disconnects, the request is cancelled.
+    """
 
     def __init__(self, receive: Receive, send: Send, most: int, seconds: float):
         self._receive, self._send, self._most = receive, send, most
@@ -144,7 +150,9 @@ class _Exchange:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
         except TimeoutError:
-            raise ApiError(408, "the body did not arrive in time", headers={"Connection": "close"}) from None
+            raise ApiError(
+                408, "the body did not arrive in time; send a smaller one", headers={"Connection": "close"}
+            ) from None
         self._taken += len(message.get("body", b""))
         if self._taken > self._most:
             if message.get("more_body", False):
@@ -202,7 +210,7 @@ def configure_logs(*, quiet: bool) -> None:
 
 
 class RequestLog:
-    """Counts, times and logs requests (never their texts), answers unexpected exceptions, and adds `HEADERS`."""
+    """Counts, times and logs requests (never their texts), answers unexpected errors (500), and adds `HEADERS`."""
 
     def __init__(self, app: ASGIApp, metrics: ServerMetrics):
         self.app, self.metrics = app, metrics

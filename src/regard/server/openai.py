@@ -125,7 +125,7 @@ async def complete(asked: ChatRequest, request: Request, service: TheService) ->
 
 
 class Completion:
-    """The response to one request: `whole` as one object, or `chunks` as a stream."""
+    """The response to one chat request: `whole` returns it as one object, `chunks` as a stream."""
 
     def __init__(self, asked: ChatRequest, service: Service):
         self.asked, self.service = asked, service
@@ -145,7 +145,7 @@ class Completion:
         self.turns = [message.text for message in asked.messages if message.role in ("user", "assistant")]
         service.check_texts(self.turns, "messages")
         if not self.turns:
-            raise FieldError("messages", "there is no message of a user")
+            raise FieldError("messages", "there is no message of a user; add one")
         self.head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.served.name}
 
     async def whole(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class Completion:
         return self.head | {"object": "chat.completion.chunk", "choices": [choice]}
 
     def request(self) -> ConversationRequest:
-        """The OpenAI request `asked` as a request of the task, with the search settings in `asked`."""
+        """Convert the OpenAI request, with temperature, top_p, seed and max_tokens, to a request of the run's task."""
         asked = self.asked
         search = SearchOptions(
             sample=None if asked.temperature is None else asked.temperature > 0,
@@ -212,7 +212,7 @@ class Completion:
         return ConversationRequest(model=self.served.name, turns=self.turns, search=search, max_tokens=limit)
 
     def count(self, side: int, texts: Sequence[str]) -> int:
-        """Number of tokens by the source (0) or target (1) tokenizer; number of words if the run has no tokenizer."""
+        """Number of tokens of texts; `side`: 0 source, 1 target tokenizer. Without a tokenizer, words are counted."""
         try:
             tokenizer = self.served.run.tokenizers[side]
         except TokenizerError:

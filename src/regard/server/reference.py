@@ -14,7 +14,7 @@ OPEN = ("/languages", "/health", "/frontend/settings", "/download_file/", "/v1/m
 
 
 def describe_api(app: FastAPI, *, with_keys: bool) -> None:
-    """Add the route /docs, and change FastAPI's description: our error format, and API keys if `with_keys`."""
+    """Add the page /docs; remove FastAPI's error format from the description; add API keys to it if `with_keys`."""
     describe = app.openapi
 
     def described() -> dict[str, Any]:
@@ -32,7 +32,7 @@ def describe_api(app: FastAPI, *, with_keys: bool) -> None:
         return app.openapi_schema or {}
 
     async def reference() -> Response:
-        return Response(render_reference(app.openapi()), media_type="text/html; charset=utf-8")
+        return Response(render_reference(app.openapi()), media_type="text/html")
 
     app.openapi = described  # type: ignore[method-assign]
     app.add_api_route("/docs", reference, include_in_schema=False)

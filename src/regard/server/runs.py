@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
+from importlib import import_module
 from math import prod
 from pathlib import Path
 from threading import Event
@@ -18,6 +19,7 @@ from typing import Any
 from regard import tasks
 from regard.errors import RegardError, RunError, SettingsError
 from regard.languages import language_name, normalize_code
+from regard.registry import TASKS
 from regard.run import RECIPE, WEIGHTS, Run
 from regard.server.batching import Batcher, Closing, ThreadToLoop, retrieve_error
 from regard.server.language_detection import LanguageDetector
@@ -34,7 +36,7 @@ MEAN_CHARACTERS = 200
 
 def served_tasks() -> dict[str, ModuleType]:
     """The module api.py of each task that has this module, by the name of the task."""
-    return {name: tasks.part(name, "api") for name in tasks.names() if tasks.has_part(name, "api")}
+    return {name: tasks.part(name, "api") for name in TASKS if tasks.has_part(name, "api")}
 
 
 class Capacity:
@@ -45,24 +47,22 @@ class Capacity:
         self.parallel = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
         """Threads for engines that use one core per batch, e.g. CTranslate2."""
         cores = max(1, self.threads // 2)  # half of them, so that inspections do not slow down translations
-        self.torch = ThreadPoolExecutor(1, thread_name_prefix="torch", initializer=_limit_torch, initargs=(cores,))
+
+        def limit() -> None:
+            import_module("torch").set_num_threads(cores)
+
+        self.torch = ThreadPoolExecutor(1, thread_name_prefix="torch", initializer=limit)
 
     def close(self) -> None:
         for pool in (self.parallel, self.torch):
             pool.shutdown(wait=False)
 
 
-def _limit_torch(threads: int) -> None:
-    import torch
-
-    torch.set_num_threads(threads)
-
-
 class ServedRun:
     """A run and its queues, one for each kind of request that the api.py of its task supports.
 
-    Only the torch thread uses the model, because disabling heads and recording attention change the model while they
-    are active. This class implements the protocol `Host` of regard/tasks/api.py.
+    Only one thread, the torch thread, uses the model, because disabling heads and recording attention change the model
+    while they are active. This class implements the protocol `Host` of regard/tasks/api.py.
     """
 
     def __init__(self, run: Run, name: str, capacity: Capacity, log: Log | None = None):
@@ -228,7 +228,7 @@ def _count_parameters(run: Run) -> int:
 
 
 def _created(run: Run) -> int:
-    """The time when the run was made, in seconds since 1970: from its card, else from its recipe file."""
+    """The time when the run was made, in seconds since 1970: from card.json, else the time of its recipe file."""
     try:
         return int(datetime.fromisoformat(run.card["created"]).timestamp())
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -244,7 +244,7 @@ class NotServed(RegardError):  # noqa: N818  an answer, not a fault
 
 
 class ServedRuns:
-    """All served runs."""
+    """All served runs, by name; finds the run for a pair of languages and detects languages."""
 
     def __init__(self, served: Iterable[ServedRun], capacity: Capacity):
         self.served = {one.name: one for one in served}
@@ -261,7 +261,7 @@ class ServedRuns:
 
     @classmethod
     def open(cls, runs: Sequence[str | Path], settings: ServerSettings, log: Log | None = None) -> ServedRuns:
-        """Open run folders. `log` is called with a line about each conversion to another engine's format."""
+        """Open run folders. `log` gets a line when a run is converted for another engine, such as CTranslate2."""
         opened = [Run.open(folder) for folder in runs]  # wrong names are reported before anything is loaded
         names = unique_names([run.folder for run in opened])
         capacity = Capacity(settings)
@@ -276,7 +276,7 @@ class ServedRuns:
         self._capacity.close()
 
     def batches(self) -> int:
-        return sum(queue.counters.batches for one in self.served.values() for queue in one.queues.values())
+        return sum(queue.batches for one in self.served.values() for queue in one.queues.values())
 
     def full_for(self) -> float:
         """Estimated seconds until at least one run can accept another request; 0 if a run can accept it now."""
@@ -319,10 +319,7 @@ class ServedRuns:
 
 
 def unique_names(folders: Sequence[Path]) -> list[str]:
-    """The name of each folder, with a number if an earlier folder has the same name.
-
-    Raises an error if the same folder is given twice.
-    """
+    """The name of each folder, with a number if an earlier folder has this name. A folder given twice is an error."""
     places = [folder.resolve() for folder in folders]
     for place, times in Counter(places).items():
         if times > 1:

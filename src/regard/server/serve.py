@@ -41,7 +41,7 @@ def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> Non
 
 
 def warnings(runs: ServedRuns, settings: ServerSettings) -> Iterator[str]:
-    """Yield one line about each setting that is probably a mistake."""
+    """Yield lines for the user: the server is open to everyone, or several runs translate the same pair."""
     if not settings.is_local and not settings.keys:
         yield f"warning: with --host {settings.host} and no --keys, everyone who can reach this machine can use it"
     for first, *others in runs.same_pair():
@@ -59,7 +59,9 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise SettingsError(f"--host {host}: not an address of this machine ({error.strerror})") from None
+        raise SettingsError(
+            f"--host {host}: not an address ({error.strerror}); give an address of this machine, e.g. 127.0.0.1"
+        ) from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -130,7 +132,7 @@ HEAD_BYTES = 32_000
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes connections whose request head is too long, or is not complete within `head_timeout` seconds.
+    """Closes connections whose request head (request line and headers) is too long, or takes over `head_timeout` s.
 
     uvicorn closes connections that are idle after a response, but it waits without a limit for a head to end; and its
     parser buffers heads, trailers and chunk framing of any length.

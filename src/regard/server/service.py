@@ -34,7 +34,8 @@ class Service:
         given = bearer(request) or key
         if self.keys is None or self.keys.is_valid(given):
             return
-        message = "this API key is not valid" if given else "this server requires an API key"
+        problem = "this API key is not valid" if given else "this server requires an API key"
+        message = f"{problem}; send a valid key in the header Authorization: Bearer KEY"
         if request.url.path.startswith("/v1"):
             raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
         raise ApiError(403, message)
@@ -56,7 +57,7 @@ class Service:
 
     def named(self, name: str) -> ServedRun:
         if name not in self.runs.served:
-            message = f"no such model is served{nearest(name, self.runs.served)}"
+            message = f"no such model is served{nearest(name, self.runs.served)} (GET /v1/models lists the models)"
             raise ApiError(404, message, param="model", code="model_not_found")
         return self.runs.served[name]
 
@@ -65,7 +66,9 @@ class Service:
         if asked.model:
             run = self.named(asked.model)
             if run.task != task:
-                raise ApiError(400, f"{run.name} was trained for {run.task}, not for {task}", param="model")
+                raise ApiError(
+                    400, f"{run.name} was trained for {run.task}, not for {task}; use /v1/{run.task}", param="model"
+                )
             return run
         source, target = getattr(asked, "source", ""), getattr(asked, "target", "")
         if not (source or target):
@@ -116,7 +119,7 @@ class Service:
 
 
 def bearer(request: Request) -> str:
-    """The key in the header `Authorization: Bearer KEY`."""
+    """The key in the header `Authorization: Bearer KEY`; empty if there is none."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
 

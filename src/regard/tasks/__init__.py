@@ -30,18 +30,15 @@ if TYPE_CHECKING:
     from regard.config import Corpus
     from regard.run import Run
 
-__all__ = ["Task", "find", "has_part", "load", "names", "part", "part_name", "settings_class", "single_file", "writing"]
-
 PARTS = {"training": "TRAINING", "report": "report", "inspect": "inspect", "cli": "COMMANDS", "api": "Request"}
 """For each part of a task, the name that its module defines. A task in a single module has the parts whose names the
 module defines."""
-
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Task(NamedTuple):
-    """The description of a task."""
+    """The description of a task: its name, commands, metrics and defaults, and where its code is."""
 
     name: str
     """The name in data.task, --task and the registry, and of the section of the task in a recipe."""
@@ -87,21 +84,15 @@ def find(name: str, where: str = "data.task") -> Task:
 
 
 def settings_class(task: Task) -> Any:
-    """The dataclass of the section of a task in a recipe; None if there is no section."""
+    """The dataclass of the task's own section in a recipe, e.g. [tag]; None if the task has no such section."""
     return getattr(part(task.name, "settings"), task.settings) if task.settings else None
 
 
-def names() -> tuple[str, ...]:
-    return tuple(TASKS)
-
-
-def writing() -> tuple[str, ...]:
-    """Names of the tasks whose models write text."""
-    return tuple(name for name in TASKS if find(name).writes)
-
-
 def part_name(task: str, name: str) -> str:
-    """Full name of the module with the part `name` of a task: a module in its package, or its single module."""
+    """Full name of the module that holds the part `name` (a key of `PARTS`, e.g. "training") of a task.
+
+    It is a module in the package of the task. If the task is a single module, all its parts are in this module.
+    """
     home = import_module(TASKS[task])
     return f"{home.__name__}.{name}" if hasattr(home, "__path__") else home.__name__
 
@@ -127,7 +118,10 @@ def single_file(corpus: Corpus, content: str) -> Path:
 
 
 def load(run: Run | str | Path, *others: str | Path) -> Any:
-    """Open a trained run: a Translator, Chatbot, Classifier, ... Several translation or chat runs form an ensemble."""
+    """Open a trained run and return its Translator, Chatbot, Classifier, ... `others`: further runs of an ensemble.
+
+    Only translation and chat runs can form an ensemble.
+    """
     from regard.run import Run
 
     opened = run if isinstance(run, Run) else Run.open(run)

@@ -60,12 +60,12 @@ class StrictRequest(BaseModel):
 
 
 def _limited(name: str, least: float, most: float) -> Any:
-    """The field of a search setting. The limits bound the cost of a request."""
+    """A request field for the search setting `name`. Its value must be from `least` to `most`, to bound the cost."""
     return Field(None, ge=least, le=most, description=_HELP[name])
 
 
 class SearchOptions(StrictRequest):
-    """Search settings of a request. A setting that is left out has its value in the recipe of the run."""
+    """Search settings of a request. For a setting that is left out, the value in the recipe of the run is used."""
 
     beam_size: int | None = _limited("beam_size", 1, 16)
     length_penalty: float | None = _limited("length_penalty", 0, 5)
@@ -84,7 +84,7 @@ class SearchOptions(StrictRequest):
 
 
 def generation_settings(search: SearchOptions, max_tokens: int | None) -> dict[str, Any]:
-    """The search settings of a request. `max_tokens` limits the output independently of the length of the input."""
+    """The given search settings as a dictionary. With `max_tokens`, the input length no longer limits the output."""
     limits = {"max_length_ratio": 1e-9, "max_length_extra": max_tokens} if max_tokens else {}
     return search.given() | limits
 
@@ -135,7 +135,7 @@ Head = Annotated[tuple[str, int], Strict(strict=False)]
 
 
 class InspectRequest(StrictRequest):
-    """A text for which the computation of the model is shown."""
+    """Body of POST /v1/inspect: a text, for which the server returns what the model computes (e.g. attention)."""
 
     text: str = Field(description="The text.")
     target: str | None = Field(None, description="The translation to explain; default: the translation by the model.")
@@ -149,11 +149,11 @@ class InspectRequest(StrictRequest):
         """Raise an error if a field is given that only translation uses."""
         for field in ("target", "disabled_heads"):
             if getattr(self, field):
-                raise SettingsError(f"{field}: only for runs that translate; leave it out")
+                raise SettingsError(f"{field}: only translation runs accept this field; leave it out")
 
 
 class FieldError(RegardError):
-    """The task cannot accept the value of a field of a request."""
+    """Raised if a task cannot accept the value of the request field `field`."""
 
     def __init__(self, field: str, message: str):
         super().__init__(f"{field}: {message}")
@@ -161,7 +161,7 @@ class FieldError(RegardError):
 
 
 class Queue(Protocol):
-    """A bounded queue of the server, which computes the items of several requests together."""
+    """A bounded queue of the server. It computes items of several requests together, in batches."""
 
     async def submit(self, items: Sequence[Any], *, key: Hashable = (), deadline: float | None = None) -> list[Any]:
         """Return the results in order, within `deadline` seconds. Only items with equal keys share a batch."""
@@ -213,4 +213,4 @@ class Host(Protocol):
         """
 
     def open_request(self) -> AbstractContextManager[None]:
-        """Return a context in which no queue is closed, for requests that use several queues in turn."""
+        """Return a context manager. A request that uses several queues enters it, so that shutdown waits for it."""

@@ -1,7 +1,8 @@
-"""Training data of any task: examples from files, held-out parts, vocabulary, store and stream of batches.
+"""Training data of any task: examples from files, held-out parts, vocabulary, encoded data and stream of batches.
 
-A task reads its files with `read_train` and `hold_out` into `Parts`, learns a vocabulary with `learn_tokenizer`, writes
-its store inside `new_store` and opens it with `open_store_folder`. The task itself reads, encodes and batches examples.
+A task reads its files with `read_train` and `hold_out` into `Parts`, and learns a vocabulary with `learn_tokenizer`. It
+writes the encoded data into the folder store/ of the run with `new_store`, and opens it with `open_store_folder`.
+Reading, encoding and batching single examples is different for each task.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Parts(Generic[Example]):
 
 
 def describe_parts(unit: str, train: int, valid: int, test: int) -> str:
-    """One line with the number of examples in each part; `unit` is the name of the examples, e.g. "documents"."""
+    """One line with the numbers of training, validation and test examples; `unit` names them, e.g. "documents"."""
     return f"{train:,} {unit} to train on, {valid:,} for validation, {test:,} for the test"
 
 
@@ -75,7 +76,7 @@ def require_train(data: DataSettings, what: str) -> None:
 def read_train(
     data: DataSettings, read: Callable[[Corpus], list[Example]], what: str, unit: str
 ) -> list[list[Example]]:
-    """The examples of each training file. `what` describes a file and `unit` names the examples, for error messages."""
+    """Read the examples of each training file. Error messages describe a file by `what`, and examples by `unit`."""
     require_train(data, what)
     found = [read(corpus) for corpus in data.train]
     total = sum(map(len, found))
@@ -94,7 +95,7 @@ def hold_out(
     seed: int,
     adjust: Callable[[list[Example], bytes], bytes] | None = None,
 ) -> Parts[Example]:
-    """Read the held-out files. A held-out part without a file gets some of `found`, the examples of each training file.
+    """Read the validation and test files. A part without a file gets some of `found`: examples of the training files.
 
     Examples with the same text, given by `text_of`, are never divided between parts. `adjust`, if given, may move
     examples to other parts: it takes all examples of the training files and, for each example, the index of its part in
@@ -127,27 +128,34 @@ class PreparedData(Generic[Train, Example]):
 
 
 def learn_tokenizer(
-    run: Run, recipe: Recipe, texts: Iterable[str], log: Log, base: Run | None, unit: str = "tokens"
-) -> Tokenizer:
-    """Train a tokenizer on texts, or copy the tokenizer of `base`; write it into the run. `unit` is for the log."""
+    run: Run, recipe: Recipe, texts: Iterable[str], log: Log, base: Run | None, unit: str = "tokens", **sizes: int
+) -> None:
+    """Train a tokenizer on texts, or copy the tokenizer of the run `base`, and write it into the run.
+
+    Also writes the vocabulary size and `sizes` (e.g. the number of labels), which the network's constructor needs.
+    `unit` is what the log calls the entries of the vocabulary.
+    """
     if base:
         tokenizer = base.tokenizers[0]
     else:
         log(f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} {unit} ({recipe.tokenizer.kind})")
         tokenizer = train_tokenizer(texts, recipe.tokenizer, recipe.train.seed)
     run.write_tokenizers(tokenizer, tokenizer)
-    return tokenizer
+    run.write_sizes(vocabulary=tokenizer.size, **sizes)
 
 
 def store_parts(sizes: Iterable[tuple[int, float]]) -> list[StorePart]:
-    """The parts of a store, one per training file; `sizes` has the number of examples and the weight of each file."""
+    """One `StorePart` per training file, made from the number of examples and the weight of each file."""
     counts, weights = zip(*sizes, strict=True)
     return list(map(StorePart, accumulate(counts), weights))
 
 
 @contextmanager
 def new_store(run: Run, held_out: Mapping[str, Iterable[Any]]) -> Iterator[Path]:
-    """Yield a new folder with the held-out records, as JSON lines; the caller must write the training data into it."""
+    """Yield a new folder, which becomes store/ of the run when the block ends. The caller writes training data into it.
+
+    The folder already has the records of `held_out`, as JSON lines: valid.jsonl and test.jsonl.
+    """
     with run.new_store() as folder:
         for part, records in held_out.items():
             lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
@@ -156,7 +164,7 @@ def new_store(run: Run, held_out: Mapping[str, Iterable[Any]]) -> Iterator[Path]
 
 
 def open_store_folder(run: Run, remake: Callable[[], None]) -> Path:
-    """The store of a run. If the run has finished and removed its store, `remake` makes it again."""
+    """The folder store/ with the encoded data of a run. If it was removed after training, `remake` makes it again."""
     folder = run.folder / "store"
     if not folder.is_dir():
         remake()
@@ -164,7 +172,7 @@ def open_store_folder(run: Run, remake: Callable[[], None]) -> Path:
 
 
 def read_held_out(folder: Path, part: str, unit: str) -> list[Any]:
-    """The held-out records that `new_store` wrote for `part`. `unit` names the records in error messages."""
+    """The records that `new_store` wrote for `part` ("valid" or "test"). Error messages call them `unit`."""
     return read_kept(folder / f"{part}.jsonl", f"held-out {unit}")
 
 
@@ -172,7 +180,10 @@ def read_held_out(folder: Path, part: str, unit: str) -> list[Any]:
 
 
 class StreamTrainUnit:
-    """An endless stream of batches: the part of a `TrainUnit` that all tasks share. A task adds `join`."""
+    """Base class of the train units of all tasks: an endless stream of batches, which depends only on the seed.
+
+    A subclass adds `join` (make a batch from examples) and the other methods of `TrainUnit`.
+    """
 
     stage = ScheduleStage()
 
@@ -185,9 +196,9 @@ class StreamTrainUnit:
         lengths: tuple[Ids, Ids],
         weights: Sequence[StorePart] = (),
     ):
-        """`lengths` has two arrays: the lengths of all training examples on the source side and on the target side.
+        """`lengths`: source and target lengths of all examples, zeros if there is no such side.
 
-        For tasks with one side, the second array is 0. `weights` says how often the examples of each file are used.
+        `weights`: how often an epoch uses the examples of each training file.
         """
         self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
         self.lengths, self._weights = lengths, weights
@@ -202,12 +213,12 @@ class StreamTrainUnit:
         return self.stream.mark(position)
 
     def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows | None]:
-        """The examples `first`, `first` + `every`, ... of a batch, which one process computes, and their indices."""
+        """The rows of a batch that one process computes: `first`, `first` + `every`, ...; and their indices."""
         rows = Rows.every_nth(len(batch.index_B), first, every)
         return batch.rows(rows.index_R), rows
 
     def join(self, index: Index) -> Any:
-        """The batch of the examples with these indices."""
+        """Make a batch of the training examples with these indices."""
         raise NotImplementedError
 
     def batch(self, position: int) -> Any:

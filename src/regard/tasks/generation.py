@@ -38,15 +38,18 @@ from regard.layers.hooks import attention_hooks, match_hooks
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
+BEAM = "set search.beam_size above 1 and search.sample = false"
+
 
 @contextmanager
 def record_cross_attention(models: Sequence[Seq2Seq]) -> Iterator[Callable[[], Tensor]]:
-    """Record cross-attention weights, averaged over heads, layers and models.
+    """Record cross-attention. Yields a function that returns the weights [B, T, S] recorded since its last call.
 
-    Yields a function that returns the weights [B, T, S] recorded since its last call. Each row sums to 1.
+    The weights are averaged over heads, layers and models.
     """
     if not all(any(name.endswith("cross") for name in attention_hooks(model)) for model in models):
-        raise SettingsError("search.coverage_penalty and replace_unknown need a model with attention to the source")
+        needs = "search.coverage_penalty and search.replace_unknown need a model with attention to the source"
+        raise SettingsError(f"{needs}; leave them out")
     recorded: list[Tensor] = []
 
     def take() -> Tensor:
@@ -124,7 +127,10 @@ class Searcher:
     def search(
         self, inputs: Sequence[SearchInput], nbest: int, watch: Callable[[BeamState], None] | None = None
     ) -> list[list[Hypothesis]]:
-        """Hypotheses for each text, best first: by greedy search, beam search (`watch`: see there) or sampling."""
+        """Return the `nbest` hypotheses of each text, best first: by greedy search, beam search or sampling.
+
+        In a beam search, `watch` is called at each step with the state of the beam.
+        """
         settings, constraints, longest_B = self.settings, self._constraints(inputs), self._longest(inputs)
         source = self._source(inputs)
         memory = self.decoder.encode(source)
@@ -190,7 +196,10 @@ class Searcher:
 
     @contextmanager
     def _start_search(self, source: TokenSource, memory: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-        """Yield the step function, first state and options of a search, with the coverage penalty if it is set."""
+        """Yield the decoder's step function, its first state, and further arguments of the search functions.
+
+        If `search.coverage_penalty` is set, they include the coverage penalty.
+        """
         state = self.decoder.start(memory)
         if not self.settings.coverage_penalty:
             yield self.decoder.step, state, {}
@@ -201,9 +210,9 @@ class Searcher:
             yield coverage.wrap(self.decoder.step), state, {"bonus": coverage.bonus}
 
     def _choose(self, inputs: Sequence[SearchInput]) -> Choose:
-        """The function that selects the next token, for greedy search or sampling.
+        """The function that selects the next token: the most probable one, or a sample.
 
-        Each input has its own seed, so that its sample does not depend on the other inputs of the batch.
+        Each input has its own random seed, so that its samples do not depend on the other inputs of the batch.
         """
         settings = self.settings
         if not settings.sample:
@@ -214,7 +223,7 @@ class Searcher:
         return sampling(limits, torch.tensor(seeds, device=self.device))
 
     def _longest(self, inputs: Sequence[SearchInput]) -> Tensor:
-        """The maximum number of tokens of each output; always more than the number of tokens of its given beginning."""
+        """The maximum number of tokens of each output; always more than the length of its prescribed prefix."""
         ratio, extra = self.settings.max_length_ratio, self.settings.max_length_extra
         limits = [max(int(ratio * len(one.ids)) + extra, len(one.target) + max(extra, 1)) for one in inputs]
         return torch.tensor(limits, device=self.device)
@@ -236,7 +245,7 @@ class Searcher:
 
 
 def spell(ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield the text of tokens as they arrive, but a character only when all of its bytes have arrived."""
+    """Decode a stream of tokens: yield new text after each token, but a character only when all its bytes are there."""
     written: list[int] = []
     given = ""
     for id in ids:
@@ -257,10 +266,9 @@ def check_search(settings: SearchSettings, nbest: int, tree: bool) -> None:
         raise SettingsError(f"{nbest} best outputs need search.beam_size of at least {nbest}, not {settings.beam_size}")
     by_beam = not settings.sample and settings.beam_size > 1
     if settings.coverage_penalty and not by_beam:
-        raise SettingsError("search.coverage_penalty needs a beam: set search.beam_size above 1 and do not sample")
+        raise SettingsError(f"search.coverage_penalty needs a beam search: {BEAM}")
     if settings.beam_groups > 1 and (settings.sample or settings.coverage_penalty or tree):
-        raise SettingsError(
-            "search.beam_groups cannot be combined with sampling, search.coverage_penalty or a search tree"
-        )
+        others = "search.sample, search.coverage_penalty or a search tree"
+        raise SettingsError(f"search.beam_groups cannot be combined with {others}; set search.beam_groups = 1")
     if tree and not by_beam:
-        raise SettingsError("only a beam search has a search tree: set search.beam_size above 1 and do not sample")
+        raise SettingsError(f"only a beam search has a search tree: {BEAM}")

@@ -48,9 +48,10 @@ class LabelScores:
 def score_labels(
     probability_BL: Matrix, target_BL: Truth, labels: Sequence[str], *, several: bool, threshold: float = 0.5
 ) -> LabelScores:
-    """Score the labels that these probabilities predict. Precision, recall and F1 are 0 where they are undefined.
+    """Compare the predicted labels of B documents with the correct ones (`target_BL`), where L is the number of labels.
 
     The most probable label is predicted or, if `several`, every label whose probability is at least `threshold`.
+    Precision, recall and F1 are 0 where they are undefined.
     """
     given_BL = probability_BL >= threshold
     if not several:
@@ -124,7 +125,7 @@ def label_loss(
 
 
 def balanced(counts_L: NDArray[np.int64]) -> Tensor:
-    """Label weights with which each label has the same total weight in the training data."""
+    """Class weights, inversely proportional to `counts_L`, the number of training documents of each label."""
     counts = np.maximum(counts_L, 1).astype(np.float64)
     return torch.tensor(counts_L.sum() / (len(counts) * counts), dtype=torch.float32)
 
@@ -132,9 +133,9 @@ def balanced(counts_L: NDArray[np.int64]) -> Tensor:
 def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> float | None:
     """The temperature with the highest likelihood of the correct labels (Guo et al. 2017); None below 30 documents.
 
-    The temperature calibrates probabilities and does not change predictions. As in Platt (1999), the target
-    probability of the correct labels is a little below 1. Otherwise, if the labels of a few documents are all predicted
-    correctly, the best temperature would be the lowest one, and all probabilities would become 0 or 1.
+    The temperature calibrates probabilities and does not change which label is most probable. As in Platt (1999), the
+    target probability of the correct labels is a little below 1. Otherwise, if the labels of a few documents are all
+    predicted correctly, the best temperature would be the lowest one, and all probabilities would become 0 or 1.
     """
     if len(logits_BL) < 30:
         return None

@@ -22,7 +22,10 @@ PART_NAMES = {"test": "unseen", "valid": "held-out"}
 
 
 def write_report(run: Run, predictor: Any, data: Any, answers: Any) -> Path:
-    """Write the report page of a finished run. `answers` is what `score` of the task returned for the reported part."""
+    """Write report.html of a finished run. `data` is what `open_data` of the task returned.
+
+    `answers` are the answers of the model to the test part or, if there is none, to the validation part.
+    """
     card, task = run.card, run.recipe.data.task
     has_own = tasks.has_part(task, "report")
     own: Json = tasks.part(task, "report").report(run, predictor, data, answers) if has_own else {}
@@ -52,16 +55,16 @@ def write_report(run: Run, predictor: Any, data: Any, answers: Any) -> Path:
 
 
 def figures(*rows: tuple[str, str, str]) -> list[dict[str, str]]:
-    """The rows of the summary. Each row is given as a label, a value and a note."""
+    """Make rows for the summary at the top of the report. Each argument is a label, a value and a note."""
     return [{"label": label, "value": value, "note": note} for label, value, note in rows]
 
 
 def label_section(scores: Json) -> Json:
-    """The scores of labels that the page shows: for each label, as a confusion matrix, and as a reliability diagram."""
+    """Select the scores for the page: of each label, confusion matrix, reliability diagram, calibration error."""
     shown = {name: scores[name] for name in ("confusion", "by_label", "reliability")}
     return shown | {"error": scores["calibration_error"]}
 
 
 def last_part(scores: Iterable[str]) -> str:
-    """The part whose scores are reported: "test" if it has scores, otherwise "valid"."""
+    """The part whose scores the report shows: "test" if it has scores, otherwise "valid"."""
     return "test" if "test" in scores else "valid"

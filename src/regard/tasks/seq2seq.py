@@ -39,7 +39,7 @@ class PairData:
 
 
 class TeacherForcing(StreamTrainUnit):
-    """Loss and cost of a model that predicts the next token. A task adds `join` and `validate`."""
+    """Train unit with the loss and the FLOPs of a model that predicts the next token. Subclasses add the batches."""
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
         """Cross-entropy; in training, also label smoothing and R-Drop as set in the recipe."""
@@ -58,7 +58,7 @@ class TeacherForcing(StreamTrainUnit):
 
 
 class Seq2SeqTrainUnit(TeacherForcing):
-    """Batches of pairs of texts. A task adds `validate`."""
+    """Train unit with batches of text pairs. Subclasses add `validate`."""
 
     data: PairData
 
@@ -66,9 +66,10 @@ class Seq2SeqTrainUnit(TeacherForcing):
         super().__init__(recipe, data, model, group, data.train.lengths, data.train.weights)
 
     def batch(self, position: int) -> Batch:
-        """The pairs at this position of the stream, with subword regularization as set in the recipe.
+        """The batch at this position of the training stream.
 
-        During cooldown, words are segmented as at inference (docs/log.md).
+        With `tokenizer.subword_regularization`, the tokens of each text are sampled, except during the cooldown of the
+        learning rate (docs/log.md).
         """
         index, source, target = self.stream.at(position), self.data.source, self.data.target
         share = self.recipe.tokenizer.subword_regularization * self.stage.augmentation_strength
@@ -92,10 +93,7 @@ class Seq2SeqTrainUnit(TeacherForcing):
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float = 0.0, agreement: float = 0.0) -> Loss:
-    """Loss over the target tokens. Padding is removed before the output layer.
-
-    `smoothing` is the share of label smoothing, `agreement` the weight of the R-Drop term.
-    """
+    """Loss summed over target tokens; `smoothing`: share of label smoothing, `agreement`: weight of the R-Drop term."""
     real = batch.target_mask_BT
     states_ND = model.hidden(batch.source, batch.target_input_BT)[real]
     return smoothed_cross_entropy(model.output, states_ND, batch.target_output_BT[real], smoothing, agreement)
@@ -122,9 +120,8 @@ def mean_loss(
         encoded = ((source.encode(pair.source), target.encode(pair.target)) for pair in some)
         ids = [sides for sides in encoded if max(map(len, sides)) <= max_length]
         longest = np.array([max(map(len, sides)) + 1 for sides in ids], np.int64)
-        for start, end in pairwise(
-            batch_bounds(longest, 16_384)
-        ):  # limits the number of pairs times the length of the longer side
+        # 16,384 bounds the number of pairs in a batch times the length of the longer side.
+        for start, end in pairwise(batch_bounds(longest, 16_384)):
             loss = batch_loss(model, make_batch(ids[start:end], source.pad, target.pad).to(device))
             total, tokens = total + float(loss.plain), tokens + loss.tokens
     total, tokens = group.sum(total, tokens)

@@ -236,7 +236,7 @@ def _make(job: TrainingJob, folder: Path) -> PreparedRun:
 
 
 def _prepare(run: Run, job: TrainingJob) -> TrainingJob:
-    """Write the data of a job into its run. Returns the job, maybe with another planned vocabulary size."""
+    """Write vocabularies and encoded data into the run. Returns the job, maybe with another planned vocabulary size."""
     name = "tokenizer.vocab_size"
     for attempt in range(MOST_SIZES + 1):
         try:
@@ -258,10 +258,7 @@ def _prepare(run: Run, job: TrainingJob) -> TrainingJob:
 
 
 def _made_by_this_launch(job: TrainingJob, folder: Path) -> bool:
-    """Whether an earlier start of the same torchrun launch made the folder for this job.
-
-    Planned settings are not compared, because they may differ between two starts.
-    """
+    """Whether an earlier start of this torchrun launch made the folder for this job; planned settings may differ."""
     launch, mark = _launch(), folder / LAUNCH
     if not launch or not mark.is_file() or mark.read_text(encoding="utf-8") != launch:
         return False
@@ -400,7 +397,7 @@ def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
 
 
 def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
-    """Tune and score the trained model, write the card and the report, remove the store."""
+    """Tune and score the trained model, write card.json and report.html, and remove the encoded data (store/)."""
     training = training_of(run.recipe.data.task)
     run.write_held_out(training.held_out(data))
     tuned = training.tune(run, data, log)

@@ -54,7 +54,7 @@ class Examples(Protocol):
 
 
 class Trainable(TrainUnit, Protocol):
-    """What the training loop and the memory check before training need."""
+    """A `TrainUnit` that can also make its largest batch, for the memory check before training."""
 
     def largest(self) -> Any:
         """The batch that takes the most memory."""
@@ -108,11 +108,14 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     @abstractmethod
     def prepare(self, run: Run, recipe: Recipe, examples: ExamplesOf, log: Log, base: Run | None) -> None:
-        """Write vocabularies (those of `base`, if given), the store and the sizes of the network into the run."""
+        """Write vocabularies (those of the run `base`, if given) and the encoded data into the run.
+
+        Also writes the sizes that the constructor of the network needs, e.g. of the vocabulary.
+        """
 
     @abstractmethod
     def open_data(self, run: Run, log: Log) -> DataOf:
-        """Open the data that `prepare` wrote. If the run has finished and removed its store, make the store again."""
+        """Open the data that `prepare` wrote. If its encoded data was removed after training, encode it again."""
 
     @abstractmethod
     def train_unit(self, recipe: Recipe, data: DataOf, model: Network, group: ProcessGroup | None = None) -> Trainable:
@@ -143,11 +146,14 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
         return ()
 
     def tune(self, run: Run, data: DataOf, log: Log) -> Json | None:
-        """Tune settings on the validation part, write them into the recipe, and return them for the card, or None."""
+        """Tune settings on the validation part and write them into the recipe.
+
+        Returns the values that card.json records as tuned, or None if the task tunes nothing.
+        """
         return None
 
     def predictor(self, run: Run, data: DataOf, log: Log) -> Any:
-        """The predictor that is scored."""
+        """The predictor that is scored after training, e.g. a Translator."""
         return tasks.load(run)
 
     def held_out(self, data: Any) -> Sequence[Any]:

@@ -23,12 +23,12 @@ BYTE_COUNT = 256
 
 
 class SubwordTokenizer(Tokenizer):
-    """Tokenizes with a SentencePiece model. The last id, PAD, is not part of that model."""
+    """Tokenizes with a SentencePiece model (BPE or unigram) made by `train`. The last id, PAD, is not in that model."""
 
     stores_tokens = False
 
     def __init__(self, kind: str, lowercase: bool, model: bytes):
-        """`model` is the content of a SentencePiece file made by `train`."""
+        """`kind`: "bpe" or "unigram". `model`: the content of a SentencePiece file made by `train`."""
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         ids = list(range(FIRST_TOKEN, self._processor.get_piece_size()))
@@ -50,7 +50,7 @@ class SubwordTokenizer(Tokenizer):
 
 
 def train(lines: list[str], settings: config.TokenizerSettings) -> SubwordTokenizer:
-    """Learn subwords from normalized lines. A vocabulary size that the text does not support is an error."""
+    """Learn subwords from normalized lines. A vocabulary size that is too large or too small for them is an error."""
     tokenizer = _learn(lines, settings, settings.vocab_size)
     if tokenizer.size == settings.vocab_size:
         return tokenizer
@@ -62,7 +62,7 @@ def train(lines: list[str], settings: config.TokenizerSettings) -> SubwordTokeni
 
 
 def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> SubwordTokenizer:
-    """Learn a vocabulary of `size` tokens, or of the largest size that the text supports."""
+    """Learn a vocabulary of `size` tokens with PAD, or of as many as the text has; an error if `size` is too small."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -86,9 +86,11 @@ def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> S
         )
     except RuntimeError as error:
         if not (numbers := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))):
-            raise TokenizerError(f"tokenizer: SentencePiece cannot learn from this text ({error})") from None
+            raise TokenizerError(
+                f"tokenizer: SentencePiece cannot learn from this text ({error}); check the training files"
+            ) from None
         smallest = int(numbers[1]) + 1  # PAD
-        problem = f"tokenizer.vocab_size {size} has no room for bytes and letters; set it to {smallest} or more"
+        problem = f"tokenizer.vocab_size {size} is too small for all bytes and letters; set it to {smallest} or more"
         raise VocabularyTooSmallError(problem, smallest) from None
     return SubwordTokenizer(settings.kind, settings.lowercase, model.getvalue())
 
@@ -96,9 +98,10 @@ def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> S
 def _alphabet_share(lines: list[str], size: int) -> float:
     """The `character_coverage` for SentencePiece: the share of the text whose characters get their own tokens.
 
-    If tokens for all characters take at most half of the vocabulary, the share is 1: the usual 0.9995 would encode Ä,
-    Ö, Ü and every digit of Multi30k as bytes. Otherwise (e.g. in Chinese), half of the vocabulary is for the most
-    frequent characters, so that there is room for subwords; other characters are encoded as bytes.
+    `size`: number of tokens of the vocabulary. If tokens for all characters take at most half of it, the share is 1:
+    the usual 0.9995 would encode Ä, Ö, Ü and every digit of Multi30k as bytes. Otherwise (e.g. in Chinese), half of the
+    vocabulary is for the most frequent characters, so that there is room for subwords; other characters are encoded as
+    bytes.
     """
     counts = Counter[str]()
     for line in lines:
@@ -134,7 +137,7 @@ class MappedTokenizer(Tokenizer):
         self._ids = {token: id for id, token in enumerate(tokens, start=FIRST_TOKEN)}
 
     def normalize(self, text: str) -> str:
-        """The text that `decode(encode(text))` returns."""
+        """The text that `decode(encode(text))` returns, if no token is UNK."""
         language, rest = self._split_language(text)
         plain = self._processor.normalize(super().normalize(rest)).replace(SPACE_MARK, " ").strip(" ")
         return f"{language} {plain}".strip(" ") if language else plain
@@ -154,10 +157,10 @@ class MappedTokenizer(Tokenizer):
 def load(
     path: Path, kind: str, lowercase: bool = False, tokens: Sequence[str] = (), symbols: Sequence[str] = ()
 ) -> Tokenizer:
-    """Open a SentencePiece file as a tokenizer.
+    """Open a SentencePiece file as a tokenizer of the kind "bpe", "unigram" or "sentencepiece".
 
     `tokens`: only for kind "sentencepiece" (a published model), its tokens in the order of ids. `symbols`: for other
-    kinds, the symbols that the model must have; a model with other symbols is an error.
+    kinds, the strings that must always be one token in this model; other symbols in the model are an error.
     """
     model = path.read_bytes()
     try:
@@ -169,5 +172,7 @@ def load(
     except RuntimeError:
         raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from a copy of the run") from None
     if tokenizer.token(tokenizer.first_byte) != "<0x00>" or tokenizer.symbols != tuple(symbols):
-        raise TokenizerError(f"{path}: a SentencePiece model with another order of ids; take it from a copy of the run")
+        raise TokenizerError(
+            f"{path}: this SentencePiece model is not that of the run (its ids differ); take it from a copy of the run"
+        )
     return tokenizer

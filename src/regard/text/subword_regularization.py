@@ -44,7 +44,7 @@ def resample(tokenizer: Tokenizer, ids: Sequence[int], strength: float, generato
 
 @functools.lru_cache(maxsize=4)  # the two tokenizers of a run
 class _Resampler:
-    """Encodes texts with random segmentations by the vocabulary of one tokenizer."""
+    """Encodes texts into ids of one tokenizer, with random segmentations."""
 
     def __init__(self, tokenizer: SubwordTokenizer):
         self.first_byte = tokenizer.first_byte
@@ -73,7 +73,7 @@ class _Resampler:
 
 
 class BpeDropout:
-    """BPE-dropout: before each merge, every possible merge is dropped with the same probability, independently."""
+    """Segments words by BPE, but before each merge, every possible merge is dropped with the same probability."""
 
     def __init__(self, scores: Mapping[str, float]):
         """`scores`: the score of each token. The later the merge of a token was learned, the lower is its score."""
@@ -83,7 +83,7 @@ class BpeDropout:
         )
 
     def split(self, word: str, drop: float, draw: Draw) -> list[str]:
-        """Segment a word at random. `drop` is the probability that a merge is dropped."""
+        """Segment a word at random. `drop`: probability of dropping a merge; `draw()`: random number in [0, 1)."""
         plain, log_keep = self.plain(word), math.log1p(-drop)
 
         def merges_until_drop() -> int:
@@ -96,7 +96,7 @@ class BpeDropout:
         return self._merge(word, first, merges_until_drop)
 
     def _merge(self, word: str, left: int, merges_until_drop: Callable[[], int]) -> list[str]:
-        """Merge neighboring symbols of a word in the order of ranks, with dropout.
+        """Merge neighboring symbols of a word in the order in which BPE learned the merges, with dropout.
 
         `left` merges are applied before the first dropped merge. After each dropped merge, `merges_until_drop()`
         returns how many merges are applied before the next dropped merge.
@@ -135,7 +135,10 @@ class UnigramLattice:
         self.last_tokens = functools.lru_cache(maxsize=CACHED_WORDS)(self._last_tokens)
 
     def split(self, word: str, alpha: float, draw: Draw) -> list[str]:
-        """Segment a word at random; tokens are sampled from the end of the word to its beginning."""
+        """Segment a word at random, from its end to its beginning; `draw()` returns a random number in [0, 1).
+
+        `alpha`: exponent of the probability of a segmentation; a smaller one gives more varied samples.
+        """
         tokens = []
         last_tokens, end = self.last_tokens(word, alpha), len(word)
         while end:
@@ -146,9 +149,10 @@ class UnigramLattice:
         return tokens[::-1]
 
     def _last_tokens(self, word: str, alpha: float) -> list[tuple[list[int], list[float]]]:
-        """For each position in the word, two lists about the tokens that end there: their starts, and their weights.
+        """For each position in the word: where the tokens that end there start, and their cumulative weights.
 
-        The weights are cumulative, and include all segmentations of the text before the token (forward pass).
+        The weight of a token is proportional to the probability that it is the last in a sampled segmentation of the
+        characters up to this position; it is computed by a forward pass.
         """
         log_sums = [0.0]
         last_tokens: list[tuple[list[int], list[float]]] = [([], [])]

@@ -61,12 +61,12 @@ def normalize(text: str, lowercase: bool = False) -> str:
 
 
 def spell(token: str) -> bytes:
-    """The text of a token, in UTF-8."""
+    """The text of a token in UTF-8, with spaces instead of "▁"."""
     return token.replace(SPACE_MARK, " ").encode()
 
 
 def find_symbols(symbols: Sequence[str]) -> re.Pattern[str] | None:
-    """A pattern whose `split` cuts a text into `symbols` and the texts between them; None if there are no symbols."""
+    """A pattern whose `split` divides a text into `symbols` and the texts between them; None without symbols."""
     return re.compile(f"({'|'.join(map(re.escape, symbols))})") if symbols else None
 
 
@@ -80,7 +80,7 @@ class Piece(NamedTuple):
 
 
 class Tokenizer(ABC):
-    """Base of all tokenizers. `decode(encode(text)) == normalize(text)`, unless `encode` gives UNK."""
+    """Base class of all tokenizers. `decode(encode(text)) == normalize(text)`, unless `encode` returns UNK."""
 
     model = b""
     """The content of the SentencePiece file, for kinds that use SentencePiece."""
@@ -100,7 +100,8 @@ class Tokenizer(ABC):
     ):
         """`tokens`: in the order of ids, `symbols` first, without EOS, UNK, SOS and PAD.
 
-        `spellings`: the text of each token in UTF-8. `unknown`: the text of UNK. `symbols`: see the top of the file.
+        `spellings`: the text of each token in UTF-8. `unknown`: the text of UNK. `symbols`: strings that are always one
+        token. `kind`: e.g. "bpe" or "word".
         """
         self.kind, self.lowercase, self.symbols = kind, lowercase, tuple(symbols)
         self.tokens = (*FIRST_SPECIALS, *tokens, PAD_TOKEN)
@@ -112,19 +113,19 @@ class Tokenizer(ABC):
         return self.tokens[id]
 
     def normalize(self, text: str) -> str:
-        """The text that `decode(encode(text))` returns."""
+        """The text that `decode(encode(text))` returns, if no token is UNK."""
         return normalize(text, self.lowercase)
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special tokens."""
+        """The token ids of a text, without EOS and SOS."""
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
-        """The ids of many texts. For SentencePiece, this is faster than calling `encode` for each text."""
+        """The token ids of many texts. For SentencePiece, this is faster than calling `encode` for each text."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, always one line. EOS, SOS and PAD are skipped; UNK becomes "⁇"."""
+        """The text of token ids, always one line. EOS, SOS and PAD are skipped; UNK becomes "⁇"."""
         text = b"".join([self._spellings[id] for id in ids]).decode("utf-8", errors="replace")
         text = text.removeprefix(" ")
         return text if text.isprintable() else _SPACE_OR_CONTROL.sub(" ", text)  # a model may generate any byte
@@ -156,7 +157,7 @@ class Tokenizer(ABC):
         return [Piece(int(id), self.tokens[id], *place) for id, place in zip(ids, places, strict=True)]
 
     def hash(self) -> str:
-        """A hash of everything that determines the ids of a text. A saved and loaded copy has the same hash."""
+        """A hash of everything that determines how text is encoded. A saved and loaded copy has the same hash."""
         content = json.dumps([self.kind, self.lowercase, self.tokens, list(self.scores)])
         return hashlib.sha256(content.encode()).hexdigest()
 
@@ -172,7 +173,7 @@ class Tokenizer(ABC):
         return model | {f"{name}.json": content.encode()}
 
     def save(self, folder: Path, name: str) -> None:
-        """Write the files of the tokenizer, each atomically."""
+        """Write the files of the tokenizer, each atomically; `name`: their name without the ending."""
         for file, content in self.files(name).items():
             write_atomically(folder / file, content)
 
@@ -196,10 +197,7 @@ def train_tokenizer(lines: Iterable[str], settings: config.TokenizerSettings, se
 def sample_lines(
     lines: Iterable[str], seed: int, most_lines: int = 1_000_000, most_characters: int = 200_000_000
 ) -> list[str]:
-    """A uniform random sample of at most `most_lines` lines and `most_characters` characters, in the order of `lines`.
-
-    Lines are cut after `LONGEST_LINE` characters.
-    """
+    """A uniform random sample of lines, in order, within both limits. Lines are cut after `LONGEST_LINE` characters."""
     draw = random.Random(seed).random
     held: list[tuple[float, int, str]] = []
     characters, threshold = 0, 1.0  # lines with a random key below the threshold are kept; it falls until they fit
@@ -235,12 +233,16 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         else:
             raise TokenizerError(f'{path}: unknown kind of tokenizer "{kind}"; a newer version of Regard may know it')
     except OSError as error:
-        raise TokenizerError(f"{error.filename}: cannot read the tokenizer ({error.strerror})") from None
+        raise TokenizerError(
+            f"{error.filename}: cannot read the tokenizer ({error.strerror}); use a copy of the run"
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise TokenizerError(f"{path}: not the header of a tokenizer; take the file from a copy of the run") from None
+        raise TokenizerError(f"{path}: not a valid tokenizer file; take it from a copy of the run") from None
     if tokenizer.size != size:
-        problem = f"the size is {size}, but there are {tokenizer.size} tokens; take both files from one copy of the run"
-        raise TokenizerError(f"{path}: {problem}")
+        raise TokenizerError(
+            f"{path}: the size is {size}, but there are {tokenizer.size} tokens; "
+            "take both files from one copy of the run"
+        )
     return tokenizer
 
 
@@ -252,7 +254,10 @@ class VocabularyTokenizer(Tokenizer):
     """Tokenizes into whole words or single characters. Unknown words or characters become UNK."""
 
     def __init__(self, kind: str, lowercase: bool, tokens: Sequence[str], symbols: Sequence[str] = ()):
-        """`tokens`: in the order of ids, `symbols` first, without EOS, UNK, SOS and PAD."""
+        """`kind`: "word" or "character". `tokens`: in the order of ids, `symbols` first, without EOS, UNK, SOS and PAD.
+
+        `symbols`: strings that are always one token.
+        """
         # An unknown word most likely had a space before it, an unknown character most likely not.
         unknown = f" {UNKNOWN}" if kind == "word" else UNKNOWN
         super().__init__(kind, lowercase, tokens, [spell(token) for token in tokens], unknown, symbols)
@@ -273,10 +278,10 @@ class VocabularyTokenizer(Tokenizer):
 
 
 def split_tokens(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[str]:
-    """Split a normalized text into words (kind "word") or characters (kind "character"). A symbol is always one token.
+    """Split a normalized text into words (kind "word") or characters (kind "character").
 
-    A space becomes "▁". Among words, "▁" is not a token, but the first character of the word after the space. The first
-    word of the text also starts with "▁".
+    Each of `symbols` is always one token. A space becomes "▁". With kind "word", this is the first character of the
+    word after the space, and the first word of the text also starts with "▁".
     """
     if not text:
         return

@@ -24,7 +24,7 @@ class Word:
 
 
 class ShadedWord(NamedTuple):
-    """A word and its weight: the share of the attention (or other attribution) on its sentence that is on this word."""
+    """A word and its weight, as a rule its share of the attention (or of another attribution) on its sentence."""
 
     text: str
     weight: float
@@ -32,7 +32,7 @@ class ShadedWord(NamedTuple):
 
 @dataclass(frozen=True)
 class ShadedSentence:
-    """A sentence with its words. `weight` is the share of the attention on the whole text that is on this sentence."""
+    """A sentence, its words, and its weight: its share of the attention on the whole text, from 0 to 1."""
 
     text: str
     weight: float
@@ -122,7 +122,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
-    """Whether a sentence ends at the mark `match`: not before a lower-case letter, nor after an abbreviation."""
+    """Whether a sentence ends at the punctuation `match`: not before a lower-case letter, nor after an abbreviation."""
     following = text[match.end() : match.end() + 1]
     if following != following.title():  # Georgian letters are lower-case, but equal to their title case
         return False
@@ -156,7 +156,7 @@ def cut(text: str, fits: Callable[[str], bool], together: Callable[[str], bool] 
 
 
 def _parts(sentence: str, fits: Callable[[str], bool]) -> Iterator[str]:
-    """Halve a sentence between words until all parts fit; a single word that does not fit is split in the middle."""
+    """Halve a sentence between words until `fits(part)` is true for all parts; a long word is split in the middle."""
     if fits(sentence) or len(sentence) < 2:
         yield sentence
         return

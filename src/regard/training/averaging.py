@@ -17,7 +17,10 @@ from regard.training.device import scatter
 
 
 class WeightAverage:
-    """Weights of the model (`live`) and their average (`shadow`); in this base class both are the same tensors."""
+    """Base class of weight averages; it does not average.
+
+    `live`: the weights of the model; `shadow`: their average, here the same tensors.
+    """
 
     averages = False
 
@@ -29,14 +32,14 @@ class WeightAverage:
         """Weights at the last validations, if the average needs them, by slot; new weights replace the oldest slot."""
 
     def update(self, step: int) -> None:
-        """Update the average after the training step `step`, counted from 1."""
+        """Called after each training step (`step` is its number, from 1): subclasses update the average."""
 
     def checkpoint(self, step: int) -> None:
-        """Update the average before the validation at the training step `step`."""
+        """Called before each validation (`step`: number of training steps so far): subclasses update the average."""
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Within the `with` block, the model has the averaged weights."""
+        """Within the `with` block, the model has the averaged weights; afterwards, its own weights again."""
         self._swap()
         try:
             yield
@@ -52,16 +55,16 @@ class WeightAverage:
         return {name: tensor.detach() for name, tensor in zip(self.names, self.shadow, strict=True)}
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """The tensors that a checkpoint must contain, by name: the average, and the weights in `kept`."""
+        """Yield (name, tensor) for a checkpoint: the average, and the stored weights from which it is computed."""
         if self.averages:
             yield from ((f"average.{name}", tensor) for name, tensor in self.named().items())
             for slot, tensors in sorted(self.kept.items()):
                 yield from ((f"checkpoint.{slot}.{name}", t) for name, t in zip(self.names, tensors, strict=True))
 
     @torch.no_grad()
-    def load(self, place: str, tensor: Tensor) -> None:
-        """Load the tensor that `tensors` yielded with the name `place`. The caller must clear `kept` before."""
-        kind, _, name = place.partition(".")
+    def load(self, key: str, tensor: Tensor) -> None:
+        """Load a tensor of a checkpoint; `key`: the name that `tensors` gave it. Clear `kept` before the first call."""
+        kind, _, name = key.partition(".")
         if not self.averages:
             return
         tensors = self.shadow
@@ -75,7 +78,10 @@ class WeightAverage:
 
 
 class ExponentialMovingAverage(WeightAverage):
-    """Exponential moving average. The decay is lower in the first steps, so that initial weights are soon forgotten."""
+    """Exponential moving average of the weights, with the decay min(`decay`, (1 + step) / (10 + step)).
+
+    The decay is low in the first steps, so that the initial weights are soon forgotten.
+    """
 
     averages = True
 
@@ -90,10 +96,7 @@ class ExponentialMovingAverage(WeightAverage):
 
 
 class CheckpointAverage(WeightAverage):
-    """Mean of the weights at the last `count` validations; before the first validation, the newest weights.
-
-    `every`: number of steps from one validation to the next.
-    """
+    """Mean of the weights at the last `count` validations, one every `every` steps; at first, the current weights."""
 
     averages = True
 
@@ -108,7 +111,7 @@ class CheckpointAverage(WeightAverage):
 
     @torch.no_grad()
     def checkpoint(self, step: int) -> None:
-        """Replace the oldest weights in `kept` by the weights of this step, and compute the mean."""
+        """Store the current weights in place of those of the oldest validation; average all stored weights."""
         self.kept[math.ceil(step / self.every) % self.count] = [parameter.detach().clone() for parameter in self.live]
         checkpoints = [self.kept[slot] for slot in sorted(self.kept)]
         for mean, *versions in zip(self.shadow, *checkpoints, strict=True):
@@ -116,7 +119,7 @@ class CheckpointAverage(WeightAverage):
 
 
 def make_average(model: nn.Module, settings: TrainSettings) -> WeightAverage:
-    """Build the average that the settings name: mean of the last validations, exponential average, or no average."""
+    """Build the average chosen by `train.average_checkpoints` or `train.ema_decay`; no average if both are 0."""
     if settings.average_checkpoints:
         return CheckpointAverage(model, settings.average_checkpoints, settings.validate_every)
     return ExponentialMovingAverage(model, settings.ema_decay) if settings.ema_decay else WeightAverage(model)

@@ -1,7 +1,9 @@
 """Checkpoints, from which training resumes exactly: two files each, verified by checksum. The last two are kept.
 
 checkpoints/00001500.safetensors   weights, their average, the optimizer state
-checkpoints/00001500.json          progress of the training and the checksum of the tensors; written last
+checkpoints/00001500.json          progress of training and the checksum of the tensors; written last
+
+trainer.py says why a resumed run computes the same numbers as a run without interruption.
 """
 
 from __future__ import annotations
@@ -34,13 +36,16 @@ BEST = "best"
 
 @dataclass
 class TrainingProgress:
-    """Progress of a training. Together with tensors and recipe, it determines all further steps exactly."""
+    """The numbers that a checkpoint stores beside its tensors: step, position in the data, best scores, cooldown.
+
+    These numbers, the tensors and the recipe determine all further steps exactly.
+    """
 
     step: int = 0
     position: int = 0
     """Number of batches taken from the endless stream of training batches."""
     epoch: int = 0
-    """Index of the epoch that contains `position`; a resumed training does not plan the batches of earlier epochs."""
+    """Index of the epoch that contains `position`; a resumed run does not compute the batches of earlier epochs."""
     epoch_start: int = 0
     """Position of the first batch of the epoch `epoch`."""
     seconds: float = 0.0
@@ -70,7 +75,7 @@ class TrainingProgress:
     cooldown_for: str = ""
     """Values that the settings `max_steps`, `max_minutes` and `patience` had when the cooldown started."""
     first_loss: float | None = None
-    """The expected initial loss, or the loss of the first step; a loss several times higher counts as exploded."""
+    """The expected initial loss, or the loss of the first step; a loss several times higher counts as diverged."""
     rate_factor: float = 1.0
     """Factor on the learning rate; it is halved at each rollback."""
     rate_for: str = ""
@@ -81,7 +86,7 @@ class TrainingProgress:
 
 
 class TrainingState:
-    """Model, optimizer and averaged weights. Their tensors may be sharded; the tensors in a checkpoint are whole."""
+    """Model, optimizer and averaged weights; converts them to and from the tensors of a checkpoint (never sharded)."""
 
     def __init__(self, model: Network, settings: TrainSettings, group: ProcessGroup):
         self.model, self.group = model, group
@@ -89,7 +94,7 @@ class TrainingState:
         self.average = make_average(model, settings)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors of a checkpoint by name; empty in all processes except the first."""
+        """All tensors for a checkpoint by name, as `collect` returns them: weights, optimizer state and average."""
         named: list[tuple[str, Tensor]] = []
         for name, parameter in self.model.named_parameters():
             named.append((f"weights.{name}", parameter))
@@ -97,7 +102,10 @@ class TrainingState:
         return self.collect([*named, *self.average.tensors()])
 
     def collect(self, tensors: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
-        """Whole tensors on the CPU by name. Every process must call this; only the first process gets the tensors."""
+        """Gather sharded tensors from all processes and copy all to the CPU; return them by name.
+
+        Every process must call this. The first process gets the tensors, the others an empty dictionary.
+        """
         whole = {}
         for name, tensor in tensors:
             gathered = gather(tensor.detach())
@@ -106,13 +114,13 @@ class TrainingState:
         return whole
 
     def all_finite(self, gathered: Mapping[str, Tensor]) -> bool:
-        """Whether the tensors that the first process has collected are finite; all processes get the same result."""
+        """Whether `gathered`, from `collect`, is finite. Every process must call this; all get the same result."""
         (bad,) = self.group.sum(not all(bool(tensor.isfinite().all()) for tensor in gathered.values()))
         return not bad
 
     @torch.no_grad()
     def load(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Load the tensors of a checkpoint; every process must pass all tensors."""
+        """Load a checkpoint: pairs of name and tensor. Every process must pass all pairs, not sharded."""
         parameters = dict(self.model.named_parameters())
         self.average.kept.clear()
         moments: dict[str, dict[str, Tensor]] = defaultdict(dict)
@@ -132,10 +140,7 @@ class TrainingState:
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: TrainingProgress, kept: int = KEPT) -> None:
-    """Write a checkpoint, and remove older checkpoints, so that `kept` checkpoints are left.
-
-    Checkpoints of later steps, which training had before a rollback, are also removed.
-    """
+    """Write the checkpoint of `progress.step`; remove those of later steps, and the oldest so that `kept` remain."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
@@ -150,7 +155,8 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: Training
     stems = _stems(folder)
     if stem not in stems:
         raise RunError(
-            f"{folder}: the new checkpoint is missing; the run folder was moved or removed; resume it in its new place"
+            f"{folder}: the checkpoint just written is missing, so the run folder was moved or removed; "
+            "resume training in its new place"
         )
     now = stems.index(stem) + 1
     _remove(stems[: max(now - kept, 0)] + stems[now:])
@@ -161,23 +167,23 @@ Loaded = tuple[dict[str, Tensor], TrainingProgress, list[str]]
 
 
 def load_checkpoint(folder: Path, before: int | None = None) -> Loaded | None:
-    """The newest valid checkpoint; None if there is no checkpoint.
+    """Tensors and progress of the newest valid checkpoint, and a message per damaged newer one; None if there is none.
 
     With `before`, only checkpoints of steps below `before` are read. If all checkpoints are damaged, the result is None
     with `before`, and an error without `before`.
     """
-    notes: list[str] = []
+    damaged: list[str] = []
     for stem in reversed(_stems(folder)):
         if before is not None and int(stem.name) >= before:
             continue
         try:
             tensors, progress = _read(stem)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            notes.append(f"checkpoint {stem.name} is damaged ({error}); trying the previous one")
+            damaged.append(f"checkpoint {stem.name} is damaged ({error})")
             continue
-        return tensors, progress, notes
-    if notes and before is None:
-        raise RunError(f"{folder}: no valid checkpoint: {'; '.join(notes)}; train again from the start")
+        return tensors, progress, [f"{problem}; trying the previous one" for problem in damaged]
+    if damaged and before is None:
+        raise RunError(f"{folder}: no valid checkpoint: {', '.join(damaged)}; train again from the start")
     return None
 
 
@@ -187,18 +193,21 @@ def remove_checkpoints(folder: Path, first: int) -> None:
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether there is a checkpoint, valid or not."""
+    """Whether the folder contains a checkpoint, even a damaged one."""
     return bool(_stems(folder))
 
 
 def last_step(folder: Path) -> int:
-    """Step of the newest checkpoint, valid or not; 0 if there is none."""
+    """Training step of the newest checkpoint in the folder, even if it is damaged; 0 if there is none."""
     stems = _stems(folder)
     return int(stems[-1].name) if stems else 0
 
 
 def load_best(folder: Path, now: TrainingProgress) -> Loaded | None:
-    """The checkpoint of the last improvement according to the progress `now`; None if it is missing or damaged."""
+    """The checkpoint in the subfolder "best", saved when a validation last improved; None if missing or damaged.
+
+    `now`: the current progress. The result is also None if its last improvement has another step or other scores.
+    """
     try:
         found = load_checkpoint(folder / BEST)
     except RunError:
@@ -213,7 +222,7 @@ def _read(stem: Path) -> tuple[dict[str, Tensor], TrainingProgress]:
     record = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
     content = stem.with_suffix(".safetensors").read_bytes()
     if _checksum(content) != record["checksum"]:
-        raise ValueError("its checksum is wrong")
+        raise ValueError(f"{stem.name}.safetensors does not have the checksum that {stem.name}.json states")
     known = {field.name for field in fields(TrainingProgress)}
     return load(content), TrainingProgress(**{key: value for key, value in record["progress"].items() if key in known})
 

@@ -1,4 +1,4 @@
-"""The device that trains: CPU or GPU, mixed precision, speed and memory of the machine; the model under DDP or FSDP.
+"""The training device: CPU or GPU, mixed precision, speed and memory; DDP and FSDP; gradient clipping.
 
 One process trains the model as it is. Several processes have a copy of the model each and average the gradients (DDP),
 or have a shard of every tensor each and gather them layer by layer (FSDP2). The training loop is the same for all.
@@ -30,7 +30,7 @@ LossFunction = Callable[[Any, Any], Loss]
 
 
 def product_type(settings: TrainSettings, device: torch.device) -> torch.dtype:
-    """The data type of matrix products; weights, norms, softmax and sums are always float32.
+    """The data type of matrix products, from `train.precision`; weights, norms, softmax and sums are always float32.
 
     "auto" means bfloat16 on GPUs that support it, else float32. On a CPU, the plan measures which type is faster.
     """
@@ -41,16 +41,16 @@ def product_type(settings: TrainSettings, device: torch.device) -> torch.dtype:
 
 
 def autocast(settings: TrainSettings, device: torch.device) -> AbstractContextManager[Any]:
-    """A context in which matrix products have the type `product_type`."""
+    """A context in which matrix products are computed in the data type that `product_type` returns."""
     kind = product_type(settings, device)
     return nullcontext() if kind == torch.float32 else torch.autocast(device.type, kind)
 
 
 def choose_device(settings: TrainSettings, local_rank: int) -> torch.device:
-    """The GPU of this process, or the CPU."""
+    """The device of this process, from `train.device`: the CPU, an Apple GPU, or the CUDA GPU of index `local_rank`."""
     if settings.device == "mps":
         if not torch.backends.mps.is_available():
-            raise SettingsError('train.device = "mps", but PyTorch finds no such GPU here; set it to "auto" or "cpu"')
+            raise SettingsError('train.device = "mps", but PyTorch finds no Apple GPU here; set it to "auto" or "cpu"')
         return torch.device("mps")
     if settings.device == "cpu" or (settings.device == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
@@ -58,14 +58,14 @@ def choose_device(settings: TrainSettings, local_rank: int) -> torch.device:
     if not found:
         raise SettingsError('train.device = "cuda", but PyTorch finds no GPU here; set it to "auto" or "cpu"')
     if local_rank >= found:
-        raise SettingsError(f"more processes than GPUs ({found}); start torchrun with --nproc-per-node {found}")
+        raise SettingsError(f"more processes than GPUs on this machine; start torchrun with --nproc-per-node {found}")
     device = torch.device("cuda", local_rank)
     torch.cuda.set_device(device)
     return device
 
 
 class LossModule(nn.Module):
-    """A module whose `forward` method computes the loss, as DDP and FSDP need it."""
+    """Combines a model and its loss function: `forward(batch)` returns the loss. DDP and FSDP need such a module."""
 
     def __init__(self, model: Network, loss: LossFunction, settings: TrainSettings, device: torch.device):
         super().__init__()
@@ -81,7 +81,7 @@ class LossModule(nn.Module):
 
 @dataclass
 class ParallelModel:
-    """A model that one or several processes train. Gradients are means over the processes."""
+    """A model prepared by `parallelize`, and its loss. The gradients are averaged over the processes."""
 
     model: Network
     loss: Callable[[Any], Loss]
@@ -94,7 +94,7 @@ class ParallelModel:
     """If the model is sharded: a copy that is not sharded, for validation."""
 
     def zero_key_bias_gradients(self) -> None:
-        """Set gradients that are only rounding errors to zero (see `key_biases`)."""
+        """Set the gradients of key biases to zero: they are only rounding errors, as softmax cancels these biases."""
         for bias, mask in self._key_biases:
             if bias.grad is not None:
                 bias.grad.mul_(mask)
@@ -105,7 +105,7 @@ class ParallelModel:
 
 
 def parallelize(model: Network, loss: LossFunction, settings: TrainSettings, group: ProcessGroup) -> ParallelModel:
-    """Prepare a model to be trained by all processes of the group; every process must pass the same model."""
+    """Prepare a model for DDP, FSDP2 (`train.fsdp`), or a single process. All processes must pass the same model."""
     module = LossModule(model, loss, settings, next(model.parameters()).device)
     if group.size == 1:
         return ParallelModel(model, module, lambda last: nullcontext())
@@ -120,7 +120,10 @@ def parallelize(model: Network, loss: LossFunction, settings: TrainSettings, gro
 
 
 def _shard(model: Network, module: LossModule) -> ParallelModel:
-    """Shard a model by FSDP2: attention and feed-forward layers are gathered one by one, all other layers together."""
+    """Shard `model`, and `module`, which contains it, by FSDP2.
+
+    Attention and feed-forward layers are gathered one by one, all other layers together.
+    """
     from torch.distributed.fsdp import fully_shard
 
     from regard.models.transformer import FeedForward
@@ -144,10 +147,12 @@ def _shard(model: Network, module: LossModule) -> ParallelModel:
 
 
 def key_biases(model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """The biases of attention layers without rotary encoding, each with a mask that is 0 for keys and 1 elsewhere.
+    """Yield each bias vector that contains the bias of the keys, and a mask that is 0 for the keys and 1 elsewhere.
 
-    The bias of the keys adds the same number to all scores of a query, which softmax cancels. So its gradient is zero,
-    except for rounding errors, which Adam would scale up to full steps that depend on the number of processes.
+    These are the biases of the key-value projection in cross-attention, and of the query-key-value projection in
+    self-attention without rotary encoding. The bias of the keys adds the same number to all scores of a query, which
+    softmax cancels. So its gradient is zero, except for rounding errors, which Adam would scale up to full steps that
+    depend on the number of processes.
     """
     for part in model.modules():
         if isinstance(part, SelfAttention) and part.rotary is None:
@@ -167,7 +172,7 @@ def gather(tensor: Tensor) -> Tensor:
 
 
 def scatter(whole: Tensor, like: Tensor) -> Tensor:
-    """Shard the tensor `whole` like the tensor `like`, on the device of `like`. Every process must pass `whole`."""
+    """Copy `whole` to the device of `like`, sharded if `like` is sharded. Every process must pass the same `whole`."""
     if not is_sharded(like):
         return whole.to(like.device)
     from torch.distributed.tensor import DTensor, distribute_tensor
@@ -177,7 +182,7 @@ def scatter(whole: Tensor, like: Tensor) -> Tensor:
 
 
 def clip_gradients(model: Network, limit: float) -> float:
-    """Scale the gradients down to the norm `limit` (0: no limit); return their norm before scaling."""
+    """Scale all gradients so that their joint L2 norm is at most `limit` (0: no limit); return the norm before."""
     gradients: list[Tensor] = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     norm = gather(torch.nn.utils.get_total_norm(gradients))
     if limit:
@@ -186,13 +191,13 @@ def clip_gradients(model: Network, limit: float) -> float:
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether a tensor is a DTensor. A method identifies it, because importing the class DTensor takes a second."""
+    """Whether a tensor is sharded, that is, a DTensor (tested without importing DTensor, which takes a second)."""
     return hasattr(tensor, "full_tensor")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Speed and memory of the machine, for the plan."""
+    """Speed and free memory of a machine, from which the plan chooses settings and estimates the training time."""
 
     device: str
     """"cpu" or the name of the GPU."""
@@ -206,7 +211,7 @@ class Machine:
 
 
 def measure_machine(device: str = "auto") -> Machine:
-    """Measure this machine; `device`: a value of the setting `train.device`."""
+    """Measure speed and free memory of this machine; `device`: a value of the setting `train.device`."""
     if device != "cpu" and torch.cuda.is_available():
         free, _ = torch.cuda.mem_get_info()
         return Machine(torch.cuda.get_device_name(), usable_cores(), float(free), matmul_peak("cuda"))
@@ -216,7 +221,7 @@ def measure_machine(device: str = "auto") -> Machine:
 
 @cache
 def matmul_peak(device: str = "cpu", kind: torch.dtype = torch.float32) -> float:
-    """Operations per second of a large matrix product on this machine, measured for 0.3 s."""
+    """Floating-point operations per second of a large matrix product on `device`, with the data type `kind`."""
     size = 1024
     a, b = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     best, until = float("inf"), time.perf_counter() + 0.3
@@ -230,7 +235,7 @@ def matmul_peak(device: str = "cpu", kind: torch.dtype = torch.float32) -> float
 
 
 def check_memory(model: Network, loss: LossFunction, largest: Any, settings: TrainSettings) -> None:
-    """Compute the gradients of the largest batch, to find out before training whether memory is sufficient."""
+    """Before training, compute the gradients of the largest batch; raise TrainingError if memory is not sufficient."""
     device = choose_device(settings, 0)
     model.to(device).train()
     try:
@@ -241,7 +246,7 @@ def check_memory(model: Network, loss: LossFunction, largest: Any, settings: Tra
         batches = 2 * settings.gradient_accumulation
         halves = f"train.batch_tokens={settings.batch_tokens // 2} --set train.gradient_accumulation={batches}"
         raise TrainingError(
-            f"out of memory with {settings.batch_tokens:,} tokens per batch; for smaller batches: --set {halves}"
+            f"out of memory with {settings.batch_tokens:,} tokens per batch; use smaller batches: --set {halves}"
         ) from None
     finally:
         model.zero_grad(set_to_none=True)

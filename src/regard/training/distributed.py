@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class GroupMember(NamedTuple):
-    """One process of a group."""
+    """One process of a group: its rank, host name and process id."""
 
     rank: int
     host: str
@@ -56,7 +56,7 @@ class ProcessGroup:
         self._rounds = 0
 
     def sum(self, *values: float) -> list[float]:
-        """Sum each value over the processes; all processes get exactly the same sums."""
+        """Sum each argument over all processes, which must all call this; all get exactly the same sums."""
         if self.size == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64)
@@ -64,7 +64,7 @@ class ProcessGroup:
         return total.tolist()
 
     def once(self, action: Callable[[], T]) -> T:
-        """Run `action` in the first process and return its result in all, which wait without a time limit."""
+        """Run `action` in the first process only; return its result in all processes, which wait without time limit."""
         if self.heartbeat is None:
             return action()
         self._rounds += 1
@@ -74,11 +74,11 @@ class ProcessGroup:
         return found[0]  # type: ignore[return-value]
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
-        """The items that this process computes: every n-th item, for n processes. `join` collects the results."""
+        """The items that this process must compute: every n-th item, for n processes. `join` collects the results."""
         return items[self.rank :: self.size]
 
     def join(self, items: Sequence[T]) -> list[T]:
-        """Collect the results of all processes in the order before `share`; `items`: the results of this process."""
+        """The results of all processes, in the order of items before `share`; `items`: the results of this process."""
         if self.size == 1:
             return list(items)
         shares: list[list[T]] = [[] for _ in range(self.size)]
@@ -87,7 +87,7 @@ class ProcessGroup:
         return [share[place] for place in range(longest) for share in shares if place < len(share)]
 
     def tensors(self, held: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """In all processes, yield the names and tensors that `held` contains in the first process."""
+        """Broadcast the tensors `held` of the first process: yield (name, tensor). In others, `held` is ignored."""
         if self.size == 1:
             yield from held.items()
             return
@@ -98,12 +98,12 @@ class ProcessGroup:
             yield name, tensor
 
     def advise(self, advice: str) -> None:
-        """Set the advice to the user in the message about a dead process."""
+        """Set the last words of the message about a dead process, which tell the user what to do."""
         if self.heartbeat is not None:
             self.heartbeat.advice = advice
 
     def leave(self) -> None:
-        """Leave the group at the end of the common work.
+        """Leave the group when its work is done; nothing happens if this process is alone or has already left.
 
         The torch process group is destroyed while Python still runs, because a remaining gloo thread sometimes aborts
         the process at exit. After a failure it is not destroyed, because destroying may wait for a dead process.
@@ -130,7 +130,7 @@ class ProcessGroup:
 
 @functools.cache
 def this_group() -> ProcessGroup:
-    """The group of this process; the first call joins it."""
+    """The group of this process, from the environment that torchrun sets; the first call joins the other processes."""
     ranks = (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
     rank, size, local = (int(os.environ.get(name, default)) for name, default in ranks)
     group = ProcessGroup(rank, size, local)
@@ -147,12 +147,12 @@ def this_group() -> ProcessGroup:
 
 
 def agree_on_session(store: Store, rank: int, size: int) -> str:
-    """A name for this session, different from the names of earlier sessions.
+    """The name of this session (one start of all processes): the same in all processes, and new at every restart.
 
-    torchrun's store outlives a restart and still contains the addresses of dead processes. The restart count of
-    torchrun does not identify sessions, because it may differ between machines. So every process registers a random
-    name, and the first process builds the name of the session from these names. The name is valid when all processes
-    have confirmed it, which a dead process cannot do.
+    `store`, the key-value store of torchrun, outlives a restart and still contains the addresses of dead processes.
+    The restart count of torchrun does not identify sessions, because it may differ between machines. So every process
+    registers a random name, and the first process builds the name of the session from these names. The name is valid
+    when all processes have confirmed it, which a dead process cannot do.
     """
     mine, until = uuid.uuid4().hex, time.monotonic() + JOIN_TIMEOUT
     store.set(f"name {rank}", mine)
@@ -166,11 +166,13 @@ def agree_on_session(store: Store, rank: int, size: int) -> str:
             if store.check([f"{name} has {other}" for other in range(size)]):
                 return name
         time.sleep(0.02)
-    raise TrainingError(f"not all {size} processes started within {JOIN_TIMEOUT:.0f} s; see their messages")
+    raise TrainingError(
+        f"not all {size} processes started within {JOIN_TIMEOUT:.0f} s; look for error messages of the other processes"
+    )
 
 
 class Heartbeat:
-    """Heartbeats in torchrun's store. Each process watches the heartbeats of the next process.
+    """Sends heartbeats to torchrun's key-value store, and watches the heartbeats of the next process.
 
     If the heartbeats of the next process stop, all processes are ended. torchrun itself does this only if a process
     exits, not if a process hangs or its machine is gone.
@@ -179,7 +181,10 @@ class Heartbeat:
     advice = "start again"  # what the user should do if a process dies
 
     def __init__(self, members: Sequence[GroupMember], rank: int, session: str, *, reports: bool):
-        """`reports`: whether this process prints failures that others found; True for one process per machine."""
+        """`members`: all processes by rank; `rank`: that of this process; `session`: the name from `agree_on_session`.
+
+        `reports`: whether this process prints failures that others found; True for one process per machine.
+        """
         self.me, self.watched, self.size = members[rank], members[(rank + 1) % len(members)], len(members)
         self.session, self.reports = session, reports
         self.patience = SILENCE
@@ -198,17 +203,17 @@ class Heartbeat:
         return self._ended.is_set()
 
     def wait_for_first(self, what: str, *, first: bool) -> None:
-        """Wait until the first process calls this with the same `what`; `first`: whether this is the first process."""
+        """Wait until the first process calls this with the same name `what`; `first`: True in the first process."""
         key = self._key(what)
         if first:
             self._store.set(key, "here")
         while not first and not self._store.check([key]):
             if self._get("beat 0") == "bye" and not self._store.check([key]):
-                raise TrainingError("the first process ended before its work was done; see its messages")
+                raise TrainingError("the first process (rank 0) ended while others waited; see its error message")
             time.sleep(0.05)
 
     def fail(self) -> bool:
-        """Report to the other processes that this process has failed; False if another process has reported before."""
+        """Report to the other processes that this process has failed; False if another reported a failure before."""
         with contextlib.suppress(RuntimeError):  # without a store, the others will miss our heartbeat
             if self._report_failure("") != {"by": self.me.rank, "problem": ""}:
                 return False
@@ -216,12 +221,12 @@ class Heartbeat:
         return True
 
     def find_dead_process(self) -> None:
-        """After a broken connection, watch the heartbeats: if a process is dead, end this process, else return."""
+        """After a broken connection, wait for missing heartbeats; end this process if another is dead, else return."""
         self.patience = SUSPICION
         self._thread.join(2 * SILENCE)
 
     def stop(self) -> None:
-        """Stop the heartbeat; the other processes see that this process has left, not died."""
+        """Stop the heartbeat, and tell the other processes that this process has left and is not dead."""
         self._ended.set()
         self._thread.join(SILENCE)
         with contextlib.suppress(RuntimeError):
@@ -255,19 +260,22 @@ class Heartbeat:
             self._end_after(self._report_failure(problem))
 
     def _report_failure(self, problem: str) -> dict[str, Any]:
-        """Store a report of `problem`, unless the store already has a report; return the report in the store."""
+        """Store `problem` as the failure of the group, unless a failure is stored already; return what is stored."""
         report = json.dumps({"by": self.me.rank, "problem": problem})
         found: dict[str, Any] = json.loads(self._store.compare_set(self._key("failure"), "", report))
         return found
 
     def _end_after(self, failure: dict[str, Any]) -> None:
-        """End this process after `failure`; print the problem if this process found it, or prints for its machine."""
+        """End this process because of the stored `failure`; print it if this process found it, or if `reports`."""
         if not failure["problem"]:
             time.sleep(BEAT)  # torchrun ends all as soon as one exits: let the failed process print its error first
         self._end(failure["problem"] if self.reports or failure["by"] == self.me.rank else "")
 
     def _end(self, problem: str) -> None:
-        """Print the problem and exit from this thread, because the main thread may be waiting for a dead process."""
+        """Print `problem`, if not empty, and end this process at once.
+
+        The heartbeat thread ends it with `os._exit`, because the main thread may be waiting for a dead process.
+        """
         if self._ended.is_set():
             return
         if problem:

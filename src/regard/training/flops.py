@@ -20,13 +20,13 @@ from regard.models.base import Network
 
 
 class Cost(dict[str, float]):
-    """Operations of one forward pass per unit of the input; the keys are the units of `Network.examples`.
+    """FLOPs of one forward pass for each unit of the input (a token, a pair of tokens, ...), by the name of the unit.
 
-    For example, `cost["source_token"]` is the number of operations per source token.
+    For example, `cost["source_token"]` is the number of FLOPs per source token. `Network.examples` names the units.
     """
 
     def forward(self, **amounts: float) -> float:
-        """Operations of a forward pass on a batch; `amounts`: how often each unit occurs (0 for units not given)."""
+        """FLOPs of a forward pass on a batch; `amounts`: how many of each unit it has, e.g. source_token=90."""
         return sum(self[unit] * amount for unit, amount in amounts.items())
 
     def training(self, **amounts: float) -> float:
@@ -34,7 +34,7 @@ class Cost(dict[str, float]):
 
 
 def pair_amounts(rows: int, source_length: int, target_length: int) -> dict[str, int]:
-    """How often each unit of `Seq2Seq.examples` occurs in a padded batch of `rows` sentence pairs."""
+    """The arguments of `Cost.forward` for a padded batch of `rows` sentence pairs: numbers of tokens etc."""
     return {
         "sentence": rows,
         "source_token": rows * source_length,
@@ -49,10 +49,10 @@ _COUNTED: WeakKeyDictionary[nn.Module, Cost] = WeakKeyDictionary()
 
 
 def count_cost(model: Network) -> Cost:
-    """Count the operations per unit of the input; the result is cached.
+    """Count the FLOPs of a model for each unit of the input; the result is cached.
 
-    The model runs on its small examples. Each example gives one linear equation, whose unknowns are the costs per unit.
-    Because the examples are short, restricted attention is counted as full attention, and a conversation as one turn.
+    The model runs on the small inputs of `Network.examples`. Each gives one linear equation, whose unknowns are the
+    FLOPs per unit. Because the inputs are short, local attention counts as full attention, a conversation as one turn.
     """
     if model not in _COUNTED:
         examples = list(_without_data(model).examples())

@@ -17,7 +17,7 @@ CHUNK_ROWS = 512
 
 
 class Loss(NamedTuple):
-    """Sums over the tokens of a batch; divide by `tokens` for the mean."""
+    """The loss of a batch, summed over its target tokens; divide by `tokens`, their number, for the mean."""
 
     smoothed: Tensor
     """The loss that is minimized, with label smoothing and R-Drop."""
@@ -29,11 +29,11 @@ class Loss(NamedTuple):
 def smoothed_cross_entropy(
     output: nn.Linear, states_ND: Tensor, target_N: Tensor, smoothing: float, agreement: float = 0.0
 ) -> Loss:
-    """Loss of predicting `target_N` from `states_ND` by the output layer.
+    """Loss of predicting the tokens `target_N` from the last hidden states `states_ND` by the output layer `output`.
 
-    With label smoothing e the target distribution is (1 - e) one-hot + e uniform. With `agreement` above 0 (R-Drop;
-    Liang et al. 2021), the caller must pass every row twice, computed with two dropout masks: first all rows, then all
-    rows again. Then agreement / 2 times KL(p, q) + KL(q, p) is added, where p and q are the predictions of a row.
+    With `smoothing` e the target distribution is (1 - e) one-hot + e uniform. With `agreement` above 0 (R-Drop; Liang
+    et al. 2021), the caller must pass every token twice, computed with two dropout masks: first all tokens, then all
+    again. Then agreement / 2 * (KL(p, q) + KL(q, p)) is added, where p and q are the two predictions for a token.
     """
     arguments = (states_ND, output.weight, output.bias, target_N, smoothing, agreement)
     if torch.is_grad_enabled():
@@ -47,9 +47,9 @@ def _sum_chunks(
     states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, agreement: float,
     *, gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    """The smoothed loss, the plain loss, and the gradients of the smoothed loss for states, weight and bias.
+    """In chunks, compute the smoothed and the plain loss, summed over all tokens, and the gradients of the former.
 
-    Without `gradients`, and for a missing bias, the gradient is None.
+    The gradients are with respect to states, weight and bias; None without `gradients`. `agreement`: weight of R-Drop.
     """
     smoothed, plain = states_ND.new_zeros((), dtype=torch.float64), states_ND.new_zeros((), dtype=torch.float64)
     device = states_ND.device.type
@@ -66,29 +66,21 @@ def _sum_chunks(
         if grad_states is not None and grad_weight is not None:
             grad_scores = scores.to(kind)
             for part, grad_part in zip(rows, grad_scores.chunk(len(rows)), strict=True):
-                _store_product(grad_part, weight, grad_states[part])
-            _add_product(grad_scores.t(), states, grad_weight)
+                if grad_states.dtype == kind:
+                    torch.mm(grad_part, weight, out=grad_states[part])
+                else:
+                    grad_states[part] = grad_part @ weight
+            if grad_weight.dtype == kind:
+                grad_weight.addmm_(grad_scores.t(), states)
+            else:
+                grad_weight += grad_scores.t() @ states
         if grad_bias is not None:
             grad_bias += scores.sum(0)
     return smoothed, plain, grad_states, grad_weight, grad_bias
 
 
-def _store_product(a: Tensor, b: Tensor, goal: Tensor) -> None:
-    if goal.dtype == a.dtype:
-        torch.mm(a, b, out=goal)
-    else:
-        goal.copy_(a @ b)
-
-
-def _add_product(a: Tensor, b: Tensor, goal: Tensor) -> None:
-    if goal.dtype == a.dtype:
-        goal.addmm_(a, b)
-    else:
-        goal.add_(a @ b)
-
-
 def _chunks(rows: int, paired: bool) -> Iterator[tuple[slice, ...]]:
-    """Yield the rows of each chunk as one slice; with `paired`, as the same slice of the first and the second half."""
+    """Divide `rows` rows into chunks: yield a slice per chunk; if `paired`, the same slice of each half of them."""
     half = rows // 2
     size = CHUNK_ROWS // 2 if paired else CHUNK_ROWS
     for start in range(0, half if paired else rows, size):
@@ -101,7 +93,10 @@ def _take(x: Tensor, rows: tuple[slice, ...]) -> Tensor:
 
 
 def _turn_to_gradient(scores_NV: Tensor, target_N: Tensor, smoothing: float, agreement: float) -> tuple[Tensor, Tensor]:
-    """Return smoothed and plain loss of a chunk, and overwrite the scores by the gradient of the smoothed loss."""
+    """Return the smoothed and the plain loss of a chunk, each summed over its tokens.
+
+    Overwrites the logits `scores_NV` with the gradient of the smoothed loss. `agreement`: weight of R-Drop.
+    """
     mean_score = scores_NV.mean(-1)
     true_score = scores_NV.gather(1, target_N[:, None])[:, 0]
     top = scores_NV.amax(-1, keepdim=True)
@@ -127,10 +122,10 @@ def _turn_to_gradient(scores_NV: Tensor, target_N: Tensor, smoothing: float, agr
 
 
 def _disagreement(probabilities: Tensor, log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of KL(p, q) + KL(q, p) over all rows, and its gradient for the scores; p, q: halves of `probabilities`.
+    """KL(p, q) + KL(q, p) summed over all tokens, for R-Drop, and its gradient with respect to the logits.
 
-    With d = log p - log q the gradient for the scores of p is p (d - KL(p, q)) + p - q. For the scores of q it is
-    the same with p and q exchanged.
+    p is the first and q the second half of the rows of `probabilities`. With d = log p - log q the gradient with
+    respect to the logits of p is p (d - KL(p, q)) + p - q; for the logits of q, exchange p and q.
     """
     p, q = probabilities.chunk(2)
     d = torch.sub(*log_probabilities.chunk(2))

@@ -1,4 +1,4 @@
-"""Logs of a training: metrics.jsonl, a progress bar (on a terminal) or plain lines (elsewhere), and TensorBoard."""
+"""Logs of training: metrics.jsonl, a progress bar (on a terminal) or plain lines (elsewhere), and TensorBoard."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECONDS_BETWEEN_LINES = 20.0
 
 
 class MetricsFile(TrainingLog):
-    """JSON lines: {"kind": "step" | "validation" | "notice", "step": ..., ...}."""
+    """Writes JSON lines {"kind": "step" | "validation" | "notice", "step": ..., ...}, for every `every`-th step."""
 
     def __init__(self, path: Path, every: int):
         self.path, self.every = path, every
@@ -35,14 +35,14 @@ class MetricsFile(TrainingLog):
         self._tokens, self._seconds = 0, 0.0
 
     def on_start(self, progress: TrainingProgress) -> None:
-        """Remove the lines after the checkpoint that training continues from, because they will be written again."""
+        """Open the file. After a resume, remove the lines of steps that will be repeated."""
         kept = [line for line in read_metrics(self.path) if line["step"] <= progress.step]
         lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)
         try:
             write_atomically(self.path, lines.encode(errors="replace"))
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
-            raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
+            raise RunError(f"{self.path}: cannot write ({error.strerror}); check permissions and disk space") from None
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
         self._tokens += metrics.tokens
@@ -73,11 +73,11 @@ class MetricsFile(TrainingLog):
             self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._file.flush()
         except OSError as error:
-            raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
+            raise RunError(f"{self.path}: cannot write ({error.strerror}); check permissions and disk space") from None
 
 
 class PlainLog(TrainingLog):
-    """Plain lines on standard error, for log files. `formats`: format strings of the scores, by name."""
+    """Prints plain lines to standard error. `formats`: a format string for each score, e.g. {"bleu": "BLEU {:.1f}"}."""
 
     def __init__(self, settings: TrainSettings, formats: Mapping[str, str], speed: SpeedMeter | None = None):
         self.settings, self.formats = settings, formats
@@ -110,9 +110,9 @@ class PlainLog(TrainingLog):
 
 
 class LiveBar(TrainingLog):
-    """A progress bar in the terminal, and above it the scores and a sample of each validation.
+    """Shows a progress bar on a terminal; above it, the scores of each validation and a sample output.
 
-    `formats`: format strings of the scores, by name; the first score of a validation is shown beside the bar.
+    `formats`: a format string for each score, e.g. {"bleu": "BLEU {:.1f}"}; the bar shows the first score.
     """
 
     def __init__(self, settings: TrainSettings, formats: Mapping[str, str], speed: SpeedMeter | None = None):
@@ -169,18 +169,18 @@ class LiveBar(TrainingLog):
 
 
 class TensorBoard(TrainingLog):
-    """TensorBoard events, if `train.tensorboard` is set."""
+    """Writes TensorBoard events to `folder`, for every `every`-th step and for all validations."""
 
     def __init__(self, folder: Path, every: int):
         try:
             from torch.utils.tensorboard.writer import SummaryWriter
         except ImportError:
-            raise SettingsError('train.tensorboard needs the extra: pip install "regard[tensorboard]"') from None
+            raise SettingsError('train.tensorboard needs TensorBoard: pip install "regard[tensorboard]"') from None
         self._make, self._folder, self._every = SummaryWriter, folder, every
         self._writer: SummaryWriter | None = None
 
     def on_start(self, progress: TrainingProgress) -> None:
-        """Open the event file. TensorBoard hides events after the checkpoint that training continues from."""
+        """Open the event file. After a resume, `purge_step` makes TensorBoard discard the events of repeated steps."""
         self._writer = self._make(str(self._folder), purge_step=progress.step + 1)
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
@@ -209,9 +209,9 @@ class TensorBoard(TrainingLog):
 
 
 class SpeedMeter:
-    """Measures the speed over the last few steps, also as a share of the peak speed of matrix products.
+    """Moving average of the training speed: tokens per second (shown as `unit`/s), and the share of the peak FLOP/s.
 
-    `unit`: plural name of what is counted. `processes`: number of processes that train.
+    The peak is the speed of a large matrix product on this machine times `processes`, the number of processes.
     """
 
     def __init__(self, settings: TrainSettings, unit: str = "tokens", processes: int = 1):
@@ -234,13 +234,13 @@ class SpeedMeter:
 
 
 def share_done(progress: TrainingProgress, settings: TrainSettings) -> float:
-    """Share of the training that is done: of the steps or of the minutes, whichever is larger."""
+    """Share of training that is done, from 0 to 1: of the steps or of `train.max_minutes`, whichever is larger."""
     by_steps = progress.step / (progress.cooldown_until or settings.max_steps)
     return max(by_steps, progress.seconds / (60 * settings.max_minutes)) if settings.max_minutes else by_steps
 
 
 def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """The longest time that training can still take, as text; empty if only patience ends training."""
+    """The longest time that training can still take, as text; empty if not known, as when only patience ends it."""
     share = share_done(progress, settings)
     endless = ends_by_patience_only(settings) and not progress.cooldown_until
     if share <= 0 or progress.seconds <= 0 or endless:
@@ -251,14 +251,21 @@ def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
 
 
 def format_scores(scores: Mapping[str, float], formats: Mapping[str, str]) -> str:
-    """Scores as one line of text in the order of `formats`, e.g. BLEU 34.1  chrF 60.2  loss 1.93."""
+    """Scores as one line of text, e.g. BLEU 34.1  chrF 60.2  loss 1.93.
+
+    `formats`: a format string for each score to show, in this order, e.g. {"bleu": "BLEU {:.1f}"}.
+    """
     return "  ".join(text.format(scores[name]) for name, text in formats.items() if name in scores)
 
 
 def make_logs(
     path: Path, settings: TrainSettings, formats: Mapping[str, str], unit: str = "tokens", processes: int = 1
 ) -> list[TrainingLog]:
-    """Build the logs: metrics file, bar on a terminal or plain lines elsewhere, TensorBoard if `train.tensorboard`."""
+    """Build the logs: the metrics file, a bar on a terminal or plain lines elsewhere, and TensorBoard.
+
+    `path`: the metrics file; `formats`: a format string for each score; `unit`: name of the tokens in the speed;
+    `processes`: number of processes. TensorBoard is used if `train.tensorboard` is true.
+    """
     speed = SpeedMeter(settings, unit, processes)
     shown = LiveBar(settings, formats, speed) if sys.stderr.isatty() else PlainLog(settings, formats, speed)
     logs: list[TrainingLog] = [MetricsFile(path, settings.log_every), shown]

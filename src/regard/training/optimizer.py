@@ -8,8 +8,7 @@ the output matrix, norms and biases are trained by Adam. Small corpora need abou
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +25,7 @@ TINY = 1e-7
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum with orthogonalized updates. Matrices of the same shape are processed together.
+    """The Muon optimizer: Nesterov momentum with orthogonalized updates. Equally shaped matrices are computed together.
 
     torch's own Muon processes one matrix at a time, always in bfloat16, which is slow on most CPUs, and does not know
     that a matrix may contain several projections, such as query, key and value.
@@ -36,13 +35,16 @@ class Muon(torch.optim.Optimizer):
         self, matrices: Sequence[tuple[Tensor, int]], rate: float, weight_decay: float,
         product: torch.dtype = torch.float32,
     ):  # fmt: skip
-        """`matrices`: pairs of a matrix and its number of projections. `product`: data type of matrix products."""
+        """`matrices`: pairs of a matrix and the number of projections stacked in its rows (3 for query, key and value).
+
+        `rate`: learning rate; `product`: data type of the matrix products.
+        """
         super().__init__([matrix for matrix, _ in matrices], {"lr": rate, "weight_decay": weight_decay})
         self._stacked, self._product = dict(matrices), product
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Update every matrix that has a gradient."""
+        """Update every matrix that has a gradient; `closure`, which torch optimizers accept, is ignored."""
         for group in self.param_groups:
             by_shape: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = defaultdict(list)
             for matrix in (matrix for matrix in group["params"] if matrix.grad is not None):
@@ -64,7 +66,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Tensor:
-    """Approximately the nearest matrices whose singular values are all equal, by the Newton-Schulz iteration."""
+    """Approximately the nearest matrices whose singular values are all 1, by the Newton-Schulz iteration.
+
+    Computed for N matrices of R rows and C columns together. `product`: data type of the matrix products.
+    """
     wide = matrices_NRC.shape[1] <= matrices_NRC.shape[2]
     x = matrices_NRC if wide else matrices_NRC.mT
     x = (x / (x.norm(dim=(1, 2), keepdim=True) + TINY)).to(product)
@@ -75,17 +80,17 @@ def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Te
 
 
 class CombinedOptimizer:
-    """Several optimizers as one. All learning rates stay proportional to the rate of the first parameter group."""
+    """Several optimizers used as one. `set_rate` changes all learning rates in proportion."""
 
     def __init__(self, *parts: torch.optim.Optimizer):
-        self._parts = parts
+        self._parts, self._groups = parts, [group for part in parts for group in part.param_groups]
         self._owner = {tensor: part for part in parts for group in part.param_groups for tensor in group["params"]}
-        first = parts[0].param_groups[0]["lr"]
-        for group in self._groups():
+        first = self._groups[0]["lr"]
+        for group in self._groups:
             group["share"] = group["lr"] / first
 
     def state_of(self, parameter: Tensor) -> dict[str, Tensor]:
-        """The optimizer state of a parameter, by name."""
+        """The optimizer state of a parameter: tensors by name, such as the moments of Adam."""
         return self._owner[parameter].state[parameter]
 
     def load_state(self, parameter: Tensor, state: Mapping[str, Tensor]) -> None:
@@ -93,8 +98,8 @@ class CombinedOptimizer:
         self._owner[parameter].state[parameter] = dict(state)
 
     def set_rate(self, rate: float) -> None:
-        """Set the learning rate of Adam; other learning rates change in proportion."""
-        for group in self._groups():
+        """Set the learning rate of the first optimizer; the rates of the others change in proportion."""
+        for group in self._groups:
             group["lr"] = rate * group["share"]
 
     def zero_grad(self) -> None:
@@ -105,12 +110,9 @@ class CombinedOptimizer:
         for part in self._parts:
             part.step()
 
-    def _groups(self) -> Iterator[dict[str, Any]]:
-        return (group for part in self._parts for group in part.param_groups)
-
 
 def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer:
-    """Build the optimizer that the settings name. Weight decay applies to matrices, not to biases and norms."""
+    """Build AdamW, or Muon for inner matrices and AdamW for the rest. Biases and norms have no weight decay."""
     inner = inner_matrices(model) if settings.optimizer == "muon" else []
     by_muon = {matrix for matrix, _ in inner}
     matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1 and parameter not in by_muon]
@@ -129,7 +131,7 @@ def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer
 
 
 def inner_matrices(model: Network) -> list[tuple[Tensor, int]]:
-    """The matrices of all linear layers except `output`, each with the number of projections stacked in its rows."""
+    """Matrices that Muon trains: of all linear layers except the output layer, with the number of their projections."""
     return [
         (module.weight, getattr(module, STACKED, 1))
         for module in model.modules()

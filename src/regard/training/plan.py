@@ -32,7 +32,7 @@ Tables = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class PlannedSetting:
-    """One setting, its value, and the reason for it."""
+    """A setting that the plan chose: its full name, e.g. "train.patience", its value, and the reason as text."""
 
     name: str
     value: Any
@@ -40,7 +40,7 @@ class PlannedSetting:
 
 
 def leave_given(choices: Iterable[PlannedSetting], given: Tables) -> list[PlannedSetting]:
-    """The choices, without settings that the user has given and settings that the architecture does not have."""
+    """Remove from `choices` the settings that the user has given and those that the architecture does not have."""
     names = {f"{section}.{key}" for section, table in given.items() for key in table}
     left = [choice for choice in choices if choice.name not in names]
     if arch := given.get("model", {}).get("arch"):
@@ -50,7 +50,7 @@ def leave_given(choices: Iterable[PlannedSetting], given: Tables) -> list[Planne
 
 
 def merge(plan: Sequence[PlannedSetting], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables of a recipe: the settings that the user has given, and the plan for all others."""
+    """A recipe as {section: {setting: value}}: the settings that the user has given, and the plan for all others."""
     merged: dict[str, Any] = {key: dict(table) for key, table in given.items()}
     for choice in plan:
         section, key = choice.name.split(".")
@@ -59,7 +59,7 @@ def merge(plan: Sequence[PlannedSetting], given: Mapping[str, Any]) -> dict[str,
 
 
 def table(plan: Sequence[PlannedSetting]) -> list[str]:
-    """The plan as text, one choice per line."""
+    """The plan as lines of text: name, value and reason of each setting."""
     name = max((len(choice.name) for choice in plan), default=0)
     value = max((len(str(choice.value)) for choice in plan), default=0)
     return [f"  {choice.name:{name}}  {choice.value!s:{value}}  {choice.reason}" for choice in plan]
@@ -72,7 +72,10 @@ def table(plan: Sequence[PlannedSetting]) -> list[str]:
 def choose_learning_rate(
     learning_rate: float, warmup_steps: int, cooldown: float, *, muon: bool = False
 ) -> Iterator[PlannedSetting]:
-    """Choose optimizer and learning-rate schedule: a short warm-up, a constant rate, and a cooldown at the end."""
+    """Settings of optimizer and learning rate: a short warm-up, a constant rate, and a cooldown at the end.
+
+    `cooldown`: its share of all steps; `muon`: whether Muon trains the matrices.
+    """
     reason = "a rate at which networks of this kind train stably"
     if muon:
         yield PlannedSetting("train.optimizer", "muon", "needs about half as many steps as Adam")
@@ -86,9 +89,9 @@ def choose_learning_rate(
 
 
 def choose_length(epoch: int, *, validate_every: int, patience: int, max_steps: int = 0) -> Iterator[PlannedSetting]:
-    """Choose when to validate, save a checkpoint and stop.
+    """Settings that say when to validate, save and stop. `epoch`: number of steps per epoch.
 
-    `epoch`: number of steps per epoch. With `max_steps` 0, the setting `train.max_steps` is left unset.
+    With `max_steps` 0, `train.max_steps` is not set.
     """
     often = "about once per epoch" if validate_every == epoch else f"one epoch is about {epoch:,} steps"
     yield PlannedSetting("train.validate_every", validate_every, often)
@@ -101,7 +104,7 @@ def choose_length(epoch: int, *, validate_every: int, patience: int, max_steps: 
 def choose_batch(
     given: Tables, wanted: float, *, least: int, examples: int, length: float, unit: str, filled: float = 0.9
 ) -> tuple[PlannedSetting, int]:
-    """Choose `train.batch_tokens`, about `wanted` and at least `least`, unless the user has given it.
+    """Choose `train.batch_tokens`: the value in `given`, else the power of two nearest to `wanted`, at least `least`.
 
     Return the setting and the number of batches per epoch. `examples`: number of examples; `length`: mean number of
     tokens of an example; `unit`: plural name of the examples; `filled`: share of a batch that is not padding.
@@ -112,20 +115,20 @@ def choose_batch(
 
 
 def choose_precision(machine: Machine) -> Iterator[PlannedSetting]:
-    """Choose bfloat16 on a CPU if its matrix products are then much faster; other operations do not become faster."""
+    """Set `train.precision` to bfloat16 on a CPU if matrix products are then much faster; else yield nothing."""
     if machine.device == "cpu" and machine.bfloat16_speedup >= BFLOAT16_PAYS:
         faster = f"matrix products are {machine.bfloat16_speedup:.1f} times as fast here; weights stay in float32"
         yield PlannedSetting("train.precision", "bfloat16", faster)
 
 
 def steps_per_epoch(tokens: float, batch_tokens: float, filled: float = 0.9) -> int:
-    """Approximate number of steps per epoch; `filled` is the share of a batch that is not padding."""
+    """Approximate number of steps per epoch of `tokens` tokens; `filled`: share of a batch that is not padding."""
     return max(round(tokens / (filled * batch_tokens)), 1)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated cost of a training: parameters, memory, arithmetic and time."""
+    """Estimated cost of training: number of parameters, memory, FLOPs and seconds per epoch, number of epochs."""
 
     parameters: int
     memory: float
@@ -147,7 +150,7 @@ class Estimate:
 
 
 def amount(value: float) -> str:
-    """A large number as text, e.g. "1.6 M" or "29 T"; a unit such as FLOP can be appended directly."""
+    """A number as text, e.g. "1.6 M", "29 T" or "300 "; a unit such as "FLOP" can be appended without a space."""
     for power, letter in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if value >= 10**power:
             return f"{value / 10**power:.{0 if value >= 10 ** (power + 1) else 1}f} {letter}"
@@ -155,7 +158,7 @@ def amount(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as text: 40 s, 3.5 min, 12 min, 2 h 5 min."""
+    """A number of seconds as text, e.g. 40 s, 3.5 min, 12 min or 2 h 5 min."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     if seconds < 600:

@@ -15,7 +15,7 @@ from regard.training.checkpoint import TrainingProgress
 
 @dataclass(frozen=True)
 class ScheduleStage:
-    """The stage of training; the training loop assigns it to `TrainUnit.stage` before each step."""
+    """Strength of regularization, and whether the cooldown has started; set by the training loop before each step."""
 
     strength: float = 1.0
     """Share of the full dropout; below 1 during `train.regularization_warmup`."""
@@ -24,16 +24,16 @@ class ScheduleStage:
 
     @property
     def augmentation_strength(self) -> float:
-        """Share of the full subword regularization; 0 during the cooldown, because the model is used without it."""
+        """Factor on subword regularization; 0 during the cooldown, because the trained model is used without it."""
         return 0.0 if self.cooldown else self.strength
 
 
 def learning_rate(step: int, settings: TrainSettings, cooldown: tuple[int, int] = (0, 0)) -> float:
-    """The learning rate of a step, counted from 1: a linear warm-up, then `train.schedule`.
+    """The learning rate of the step number `step` (from 1): a linear warm-up, then the schedule `train.schedule`.
 
     The inverse-square-root schedule of Vaswani et al. 2017 is scaled so that its peak is `train.learning_rate`.
-    `cooldown`: first and last step of the cooldown, in which the rate is also multiplied by a factor that falls
-    linearly from 1 to 0; (0, 0) before the cooldown.
+    `cooldown`: the steps at which the cooldown starts and ends, between which the rate is also multiplied by a factor
+    that falls linearly from 1 to 0; (0, 0) if the cooldown has not started.
     """
     peak, warmup = settings.learning_rate, max(settings.warmup_steps, 1)
     first, last = cooldown
@@ -50,12 +50,12 @@ def learning_rate(step: int, settings: TrainSettings, cooldown: tuple[int, int] 
 
 
 def regularization_strength(step: int, settings: TrainSettings) -> float:
-    """Share of the full dropout and subword regularization at a step, counted from 1."""
+    """Factor on dropout and subword regularization: rises to 1 over the first `train.regularization_warmup` steps."""
     return min(step / settings.regularization_warmup, 1.0) if settings.regularization_warmup else 1.0
 
 
 def reason_to_stop(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """Why training has ended; empty if it has not."""
+    """The reason why training ends now, as text; empty if training continues."""
     if progress.step >= settings.max_steps:
         return f"{settings.max_steps:,} steps done"
     if settings.max_minutes and progress.seconds >= 60 * settings.max_minutes:
@@ -66,12 +66,12 @@ def reason_to_stop(progress: TrainingProgress, settings: TrainSettings) -> str:
 
 
 def ends_by_patience_only(settings: TrainSettings) -> bool:
-    """Whether only patience ends training, so that its length is not known."""
+    """Whether only patience ends training (no limit of steps or minutes is set), so that its length is not known."""
     return bool(settings.patience) and not settings.max_minutes and settings.max_steps == TrainSettings.max_steps
 
 
 def cooldown_reason(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """The reason to start the cooldown; empty if there is no reason yet."""
+    """The reason to start the cooldown now, as text; empty if it should not start yet."""
     before = 1 - settings.cooldown
     if progress.step >= before * settings.max_steps:
         return f"{progress.step:,} of {settings.max_steps:,} steps done"
@@ -81,25 +81,25 @@ def cooldown_reason(progress: TrainingProgress, settings: TrainSettings) -> str:
 
 
 def patience_exhausted(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """Why patience ends training; empty if patience is not exhausted."""
+    """A text that says that the last `train.patience` validations brought no improvement; empty if one of them did."""
     exhausted = settings.patience and progress.validations_without_improvement >= settings.patience
     return f"no better validation in {settings.patience}" if exhausted else ""
 
 
 def is_finite(score: float, loss: float | None) -> bool:
-    """Whether score and loss of a validation are finite numbers."""
+    """Whether score and loss of a validation are finite numbers; a loss of None counts as finite."""
     return math.isfinite(score) and (loss is None or math.isfinite(loss))
 
 
 def is_best(progress: TrainingProgress, score: float) -> bool:
-    """Whether this is the best score so far; a score that is equal to the best counts as best."""
+    """Whether a validation score is finite and at least as high as the best so far."""
     return math.isfinite(score) and (progress.best_score is None or score >= progress.best_score)
 
 
 def count_validation(
     progress: TrainingProgress, settings: TrainSettings, score: float, loss: float | None = None
 ) -> None:
-    """Update the best score and patience after a validation. Scores that are not finite change nothing.
+    """Update the best score and the count for patience in `progress`. Scores that are not finite change nothing.
 
     Patience counts from the last validation with a better score or a lower loss: the score of a few hundred sentences
     varies by chance while the loss still falls. The count restarts when dropout has reached its full strength
@@ -125,9 +125,9 @@ def count_validation(
 
 
 def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
-    """Start the cooldown and return its number of steps.
+    """Start the cooldown at the current step; return its number of steps.
 
-    It is the share `train.cooldown` of all steps, or shorter if `train.max_steps` or `train.max_minutes` is near.
+    It takes the share `train.cooldown` of all steps (with the cooldown), but ends at the limit of steps or minutes.
     """
     steps = min(round(progress.step * settings.cooldown / (1 - settings.cooldown)), settings.max_steps - progress.step)
     if settings.max_minutes and progress.seconds:
@@ -139,7 +139,7 @@ def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
 
 
 def recompute_stopping_step(progress: TrainingProgress, settings: TrainSettings) -> None:
-    """Cancel the cooldown if `train.max_steps`, `max_minutes` or `patience` has changed since it started.
+    """On resuming, cancel the cooldown if `train.max_steps`, `max_minutes` or `patience` has changed since it started.
 
     A training that ended by patience continues only if `train.patience` was increased. Then validations without
     improvement are counted from 0, because at the full learning rate no validation is as good as after the cooldown.

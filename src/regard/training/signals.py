@@ -23,7 +23,7 @@ HANGUP = getattr(signal, "SIGHUP", None)
 
 @contextmanager
 def _handling(numbers: Iterable[int], handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Within the `with` block, `handle` is called for these signals; outside the main thread, nothing changes.
+    """Within the `with` block, `handle` is called for the signals `numbers`. Does nothing outside the main thread.
 
     An ignored SIGHUP stays ignored: `nohup` ignores it, so that the command continues without the terminal.
     """
@@ -40,7 +40,7 @@ def _handling(numbers: Iterable[int], handle: Callable[[int, FrameType | None], 
 
 
 class StopRequest:
-    """Within the `with` block, a stop signal is recorded in `requested` and does not end the process."""
+    """Within the `with` block, a signal only sets `requested` to True; a second Ctrl-C raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -63,12 +63,12 @@ class StopRequest:
         self.requested, self.terminated = True, number != signal.SIGINT
 
     def interruption(self) -> KeyboardInterrupt:
-        """The exception that ends the command after everything is saved."""
+        """The exception to raise after everything is saved: KeyboardInterrupt after Ctrl-C, else Terminated."""
         return Terminated() if self.terminated else KeyboardInterrupt()
 
 
 def _leave_closed_terminal() -> None:
-    """Discard output to a closed terminal, because an error in writing to it would prevent saving the checkpoint."""
+    """Redirect output from the closed terminal to the null device: errors in writing would prevent the checkpoint."""
     null = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):

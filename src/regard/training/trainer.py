@@ -34,41 +34,41 @@ from regard.training.schedule import ScheduleStage
 from regard.training.signals import StopRequest
 
 MAX_ROLLBACKS = 3
-EXPLODED = 4.0  # times the expected initial loss
+DIVERGED = 4.0  # times the expected initial loss
 LOSS_MEMORY = 0.05  # weight of the newest step in the moving average of the loss
 KEPT_FIELDS = ("seconds", "flops", "tokens", "rate_factor", "rate_for", "rollbacks")
 """Fields of the progress that do not change when training returns to an older checkpoint."""
 
 
 class TrainUnit(Protocol):
-    """What the training loop needs from a task."""
+    """Interface that a task implements for the training loop: batches, loss, FLOPs and validation."""
 
     stage: ScheduleStage
     """Set by the loop before each step."""
 
     def batch(self, position: int) -> Any:
-        """The batch at this position of the endless stream."""
+        """The batch with the index `position` in the endless stream of training batches."""
 
     def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows | None]:
-        """Return a batch of the rows first, first + every, ... of `batch`, and the indices of these rows.
+        """Return a batch of the rows `first`, `first + every`, ... of `batch`, and the indices of these rows.
 
         One of several processes computes these rows. If a batch cannot be divided, return the whole batch and None.
         """
 
     def mark(self, position: int) -> tuple[int, int]:
-        """Index of the epoch that contains `position`, and the position of the first batch of this epoch."""
+        """Index of the epoch that contains the batch `position`, and the position of the first batch of this epoch."""
 
     def enter(self, epoch: int, start: int) -> None:
         """Prepare for batches of the epoch `epoch` and later; `start`: position of the first batch of this epoch."""
 
     def loss(self, model: Any, batch: Any) -> Loss:
-        """The sum of the loss over the batch."""
+        """The loss of the model, summed over the tokens of the batch."""
 
     def flops(self, batch: Any) -> float:
-        """Number of operations of a training step on this batch."""
+        """Number of FLOPs of a forward and backward pass on this batch."""
 
     def validate(self, model: Any) -> Validation:
-        """Score the model on held-out data."""
+        """Score the model on the validation data."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """One training step, for the logs."""
+    """Numbers of one training step for the logs: loss, learning rate, gradient norm, tokens, seconds and FLOPs."""
 
     step: int
     loss: float
@@ -97,7 +97,7 @@ class StepMetrics:
 
 
 class BatchPart(NamedTuple):
-    """The part of a batch that one process computes."""
+    """The part of a batch that one process computes: some rows or all; `position` is the index of the batch."""
 
     position: int
     batch: Any
@@ -106,7 +106,7 @@ class BatchPart(NamedTuple):
 
     @property
     def weight(self) -> float:
-        """1, or 0 if the batch has no row for this process, which then only takes part in the communication."""
+        """Factor on the loss: 1, or 0 if the batch has fewer rows than processes and this process gets none of them."""
         return self.rows.weight if self.rows else 1.0
 
 
@@ -114,7 +114,7 @@ KeepWeights = Callable[[dict[str, Tensor]], None]
 
 
 class TrainingLog:
-    """A log of the training: the metrics file, the terminal or TensorBoard. The methods here do nothing.
+    """Base class of the training logs (metrics file, terminal, TensorBoard); subclasses override its empty methods.
 
     `on_start` is called when training starts or continues, `on_message` with messages to the user, `close` when
     training has ended or was interrupted.
@@ -128,7 +128,7 @@ class TrainingLog:
 
 
 class Trainer:
-    """Trains a model, saves checkpoints, and returns to an older checkpoint if the loss explodes."""
+    """Trains a model, saves checkpoints, and returns to an older checkpoint if the loss diverges."""
 
     def __init__(
         self, model: Network, unit: TrainUnit, settings: TrainSettings, checkpoints: Path, logs: Sequence[TrainingLog],
@@ -143,17 +143,14 @@ class Trainer:
         self._clock = time.monotonic()
         self._stop_requested = False
         self._rollbacks = 0
-        """Number of rollbacks in this session; a resumed training, perhaps with a lower rate, starts with 0."""
+        """Number of rollbacks in this session; a resumed run, perhaps with a lower rate, starts with 0."""
         self._returned_to: int | None = None
         """Step of the checkpoint to which the last rollback returned; None after a later checkpoint was saved."""
 
     def fit(self, keep: KeepWeights, stop: StopRequest) -> TrainingProgress:
-        """Train until the settings or `stop` end training.
-
-        After each validation with the best score so far, `keep` is called with the averaged weights.
-        """
+        """Train until settings or `stop` end it. `keep` is called with the averaged weights at each best validation."""
         if not self.load() and not self.save():
-            raise TrainingError("the initial weights are not finite; take them from another copy of the run")
+            raise TrainingError("the initial weights contain NaN or infinity; use another initial run or train.seed")
         for log in self.logs:
             log.on_start(self.progress)
         try:
@@ -190,7 +187,10 @@ class Trainer:
                 break
 
     def train_step(self, stop: StopRequest) -> bool:
-        """Train one step; if the loss is not finite or has exploded, return False and do not update the weights."""
+        """Train one step; if the loss is not finite or has diverged, return False and do not update the weights.
+
+        If `stop.requested` is True in any process, all processes note that training must stop after this step.
+        """
         started = time.monotonic()
         progress, settings, group = self.progress, self.settings, self.group
         strength = schedule.regularization_strength(progress.step + 1, settings)
@@ -208,7 +208,7 @@ class Trainer:
         mean, self._stop_requested = loss / tokens, stops > 0
         if progress.first_loss is None:
             progress.first_loss = mean
-        if bad or not math.isfinite(mean) or mean > EXPLODED * progress.first_loss:
+        if bad or not math.isfinite(mean) or mean > DIVERGED * progress.first_loss:
             return False
         self._clock = time.monotonic()
         rate = schedule.learning_rate(progress.step + 1, settings, (progress.cooldown_from, progress.cooldown_until))
@@ -228,9 +228,9 @@ class Trainer:
         return True
 
     def _parts(self) -> list[BatchPart]:
-        """The parts of the batches of a step that this process computes.
+        """What this process computes in the next step: whole batches, or some rows of each batch.
 
-        If the number of batches is a multiple of the number of processes: whole batches; else: rows of every batch.
+        Whole batches if the number of batches per step is a multiple of the number of processes.
         """
         unit, rank, size = self.unit, self.group.rank, self.group.size
         positions = range(self.progress.position, self.progress.position + self.settings.gradient_accumulation)
@@ -239,9 +239,9 @@ class Trainer:
         return [BatchPart(place, *unit.rows(unit.batch(place), rank, size)) for place in positions]
 
     def _backward(self, parts: Sequence[BatchPart], tokens: float) -> float:
-        """Compute the gradients of the mean loss over the `tokens` tokens of all processes.
+        """Compute the gradients of the mean loss; return the sum of this process's losses without label smoothing.
 
-        Return the sum of the losses of this process without smoothing.
+        `tokens`: number of target tokens of the step in all processes.
         """
         self.state.optimizer.zero_grad()
         total = 0.0
@@ -255,7 +255,7 @@ class Trainer:
         return total
 
     def validate(self, keep: KeepWeights) -> bool:
-        """Score the averaged weights and keep them if they are the best so far; False if a number is not finite."""
+        """Score the averaged weights; pass the best so far to `keep`; return False if a number is not finite."""
         progress, group = self.progress, self.group
         self.state.average.checkpoint(progress.step)
         self.model.eval()
@@ -283,7 +283,7 @@ class Trainer:
 
     @contextmanager
     def _averaged(self) -> Iterator[Network]:
-        """Within the `with` block, the model with the averaged weights; if sharded, a copy that is not sharded."""
+        """Yields, for a `with` block, the model with averaged weights; if it is sharded, a copy that is not sharded."""
         whole = self.parallel.whole
         if whole is None:
             with self.state.average.applied():
@@ -295,7 +295,10 @@ class Trainer:
         whole.cpu()
 
     def _start_cooldown(self) -> bool:
-        """Start the cooldown of the learning rate if the end of training is near; True if it starts now."""
+        """Start the cooldown of the learning rate if the end of training is near; True if it starts now.
+
+        If it starts because patience is exhausted, first return to the checkpoint of the last improvement.
+        """
         progress, settings = self.progress, self.settings
         reason = schedule.cooldown_reason(progress, settings)
         if not settings.cooldown or progress.cooldown_until or not reason:
@@ -309,21 +312,21 @@ class Trainer:
         return True
 
     def _carry_over(self, now: TrainingProgress, *names: str) -> None:
-        """Copy these fields from `now`, the progress before loading, to the loaded progress."""
+        """Copy the fields `names` from `now`, the progress before a checkpoint was loaded, to the loaded progress."""
         self.progress = replace(self.progress, **{name: getattr(now, name) for name in names})
 
-    def roll_back(self, failed: int, problem: str = "the loss exploded") -> None:
-        """After an explosion at step `failed`: return to the last checkpoint, with half the learning rate.
+    def roll_back(self, failed: int, problem: str = "the loss diverged") -> None:
+        """Return to the last checkpoint and halve the learning rate, because of `problem` at the step `failed`.
 
-        If no checkpoint was saved since the explosion before, the last checkpoint may be bad; then return to the
-        checkpoint before it. The best score does not change, because the best weights stay in the run folder.
+        If no checkpoint was saved since the last rollback, the checkpoint may already be bad; then return to the one
+        before it. The best score does not change, because the best weights stay in the run folder.
         """
         now = self.progress
         self._rollbacks += 1
         now.rollbacks, now.rate_factor = now.rollbacks + 1, now.rate_factor / 2
         if self._rollbacks > MAX_ROLLBACKS:
             raise TrainingError(
-                f"the loss exploded {self._rollbacks} times, the last time at step {failed}; "
+                f"the loss diverged {self._rollbacks} times, the last time at step {failed}; "
                 "set a lower train.learning_rate or a longer train.warmup_steps"
             )
         suspect = self._returned_to
@@ -336,7 +339,7 @@ class Trainer:
         self._log(f"{problem} at step {failed}: back to {self.progress.step}, learning rate x {now.rate_factor:g}")
 
     def save(self, folder: Path | None = None, kept: int = checkpoint.KEPT) -> bool:
-        """Write a checkpoint; if a tensor has a number that is not finite, return False and write nothing."""
+        """Write a checkpoint and keep the newest `kept`; if a number is not finite, write nothing and return False."""
         tensors = self.state.tensors()
         if not self.state.all_finite(tensors):
             return False
@@ -348,7 +351,7 @@ class Trainer:
         return True
 
     def load(self, find: Callable[[Path], checkpoint.Loaded | None] = checkpoint.load_checkpoint) -> bool:
-        """Continue from the checkpoint that `find(folder)` returns in the first process; False if it returns None."""
+        """Load the checkpoint that `find(folder)` returns, into all processes; return False if `find` returns None."""
         found = find(self.folder) if self.group.is_first else None
         known = self.group.once(lambda: None if found is None else (found[1], found[2]))
         if known is None:

@@ -246,5 +246,5 @@ def test_regard_trace_takes_a_loaded_run(chatter):
     with regard.trace(chatter) as tape:
         chatter.reply(["hello there"])
     assert tape
-    with pytest.raises(regard.RegardError, match="list has no network"), regard.trace([]):
+    with pytest.raises(regard.RegardError, match="list has no neural network"), regard.trace([]):
         pass

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from regard.config import Corpus, DataSettings
 from regard.data.pairs import Pair
-from regard.data.split import plan_group_split
+from regard.data.split import plan_split
 from regard.errors import CorpusError
 from regard.tasks.chat.data import (
     TURN,
@@ -128,15 +128,15 @@ def test_of_a_turn_that_is_too_long_the_end_stays():
 
 
 def test_a_split_keeps_groups_whole_and_equal_ones_together():
-    groups = [(f"dialogue {number % 90}", 4) for number in range(100)]
-    split = plan_group_split(groups, 40, 40, seed=3)
+    pairs = [Pair(f"dialogue {number % 90}", "") for number in range(100) for _ in range(4)]
+    split = plan_split(pairs, 40, 40, seed=3)
     parts = [split.parts[4 * number : 4 * number + 4] for number in range(100)]
     assert all(len(set(part)) == 1 for part in parts)
     assert all(parts[number] == parts[number + 90] for number in range(10))
     assert 30 <= split.sizes["valid"] <= 40
     assert 30 <= split.sizes["test"] <= 40
-    assert plan_group_split(groups, 40, 40, seed=3) == split
-    assert plan_group_split(groups, 40, 40, seed=4) != split
+    assert plan_split(pairs, 40, 40, seed=3) == split
+    assert plan_split(pairs, 40, 40, seed=4) != split
 
 
 def test_dialogues_are_held_out_as_wholes_though_they_share_turns(tmp_path):

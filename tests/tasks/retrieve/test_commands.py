@@ -112,7 +112,7 @@ def test_settings_of_the_moment(faq, monkeypatch, capsys):
     sets = ["--set", "retrieve.threshold=0.9", "--set", "retrieve.fallback_text=No idea."]
     assert ask(monkeypatch, capsys, faq, "can I pay with a zebra?\n", *sets) == ["No idea."]
     assert "at least 0 and at most 1" in refused(capsys, "chat", faq, "--set", "retrieve.threshold=2")
-    assert "they are for a --fallback run" in refused(capsys, "chat", faq, "--beam", "3")
+    assert "name one with --fallback" in refused(capsys, "chat", faq, "--beam", "3")
     assert "retrieve.threshhold" in refused(capsys, "chat", faq, "--set", "retrieve.threshhold=1")
     assert "has no encoder" in refused(capsys, "chat", faq, "--set", "retrieve.method=hybrid")
 
@@ -136,7 +136,7 @@ def test_the_card_and_other_commands(faq, capsys):
     assert "retrieve" in capsys.readouterr().out
     assert 'use "regard chat' in refused(capsys, "translate", faq)
     assert 'use "regard chat' in refused(capsys, "classify", faq)
-    assert 'was made by "regard index"' in refused(capsys, "resume", faq)
+    assert 'made by "regard index --create"' in refused(capsys, "resume", faq)
     assert isinstance(regard.load(faq), Retriever)
 
 
@@ -239,7 +239,7 @@ def test_an_empty_or_missing_knowledge_base(copy, capsys):
 
 def test_a_run_of_another_task(trained, talker, tmp_path, capsys):
     assert "answers in conversations" in refused(capsys, "index", talker, write_faq(tmp_path / "faq.md"))
-    assert "--top and --fallback are for a knowledge base" in refused(capsys, "chat", talker, "--top", "3")
+    assert "leave out --top and --fallback" in refused(capsys, "chat", talker, "--top", "3")
     assert "answers from a knowledge base" in refused(capsys, "chat", trained, "--fallback", trained)
 
 

@@ -69,7 +69,7 @@ BAD = {
     "no such column": ("a.txt", "He B-NP\n", "a.txt:1: 2 columns in this row, not at least 3"),
     "not UTF-8": ("a.txt", b"He O\n\xff\xfe O\n", "a.txt:2: not UTF-8"),
     "empty": ("a.txt", "", "the file is empty"),
-    "CoNLL-U of spaces": ("a.conllu", "1 He he PRON\n", "a.conllu:1: 1 columns between tabs, not the 10"),
+    "CoNLL-U of spaces": ("a.conllu", "1 He he PRON\n", "a.conllu:1: 1 columns between tabs, but CoNLL-U has 10"),
     "broken JSON": ("a.jsonl", "{\n", "a.jsonl:1: broken JSON"),
     "no object": ("a.jsonl", "[]\n", 'a line is an object with "tokens" and "tags"'),
     "no tags": ("a.jsonl", '{"tokens": ["a"]}\n', 'no list of texts under "tags"'),

@@ -10,7 +10,8 @@ from regard.config import SearchSettings
 from regard.config.recipe import make_recipe
 from regard.data.builtin import read_phrases
 from regard.errors import CorpusError, SettingsError
-from regard.tasks.translate.output import TranslationFile, chunks, chunks_as_they_come
+from regard.files import chunks
+from regard.tasks.translate.output import TranslationFile, chunks_as_they_come
 from regard.tasks.translate.translation import Translation, in_pieces
 from regard.text.tokenizer import train_tokenizer
 

@@ -16,12 +16,6 @@ from fastapi import APIRouter, Request, Response
 MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 """The Content-Security-Policy header: no inline scripts or styles, and nothing from other hosts."""
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "Cache-Control": "no-cache",  # always revalidate: modules of two versions must not be mixed
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
 
 
 class Asset(NamedTuple):
@@ -46,8 +40,7 @@ def read_assets() -> dict[str, Asset]:
             address = "/" if path == "index.html" else f"/page/{path}"
             assert address not in found, f"two files of the page have the path {path}"
             body = file.read_bytes()
-            charset = "" if media_type.startswith("image/") else "; charset=utf-8"
-            found[address] = Asset(body, media_type + charset, f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+            found[address] = Asset(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:16]}"')
     return found
 
 
@@ -56,7 +49,8 @@ def page_routes() -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     def add(address: str, asset: Asset) -> None:
-        headers = HEADERS | {"ETag": asset.tag}
+        # Always revalidate: modules of two versions must not be mixed.
+        headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache", "ETag": asset.tag}
 
         async def give(request: Request) -> Response:
             if request.headers.get("If-None-Match") == asset.tag:

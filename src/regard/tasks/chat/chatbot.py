@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,6 @@ from regard.text.words import ShadedSentence, ShadedWord
 
 if TYPE_CHECKING:
     from regard.analysis.trace import Trace, TraceSide
-
-__all__ = ["Chatbot", "load"]
 
 FLAGS: tuple[Flag, ...] = ("empty", "loops", "cut off", "script", "retried")
 """Flags of translations that also apply to replies. Unlike a translation, a reply may be short or repeat its source."""
@@ -50,7 +49,7 @@ class Chatbot:
 
     @property
     def model(self) -> Seq2Seq:
-        """The model or, of an ensemble, the first model; e.g. for `regard.trace`."""
+        """The model; of an ensemble, the first model."""
         return self.translator.model
 
     def reply(self, turns: Sequence[str], **search: Any) -> Translation:
@@ -76,7 +75,7 @@ class Chatbot:
         return spell(searcher.stream(SearchInput(context, source.encode(context))), target)
 
     def context(self, turns: Sequence[str]) -> str:
-        """The text that the model reads: the last turns, within its limits; empty if the last turn is empty."""
+        """The text that the model reads: as many of the last turns as it accepts; empty if the last turn is empty."""
         turns = [turns] if isinstance(turns, str) else turns
         if not turns or not turns[-1].strip():
             return ""
@@ -91,7 +90,7 @@ class Chatbot:
         """The turns of the context, with the attention of the reply to each turn and each word.
 
         Cross-attention is averaged over the tokens of the reply, over heads and layers. The weight of a turn is the sum
-        of the weights of its words. Only HRAN has an attention over turns, which is used as the weight of a turn.
+        of the weights of its words. In a HRAN model, the weight of a turn is the model's own attention over turns.
         """
         trace = self.trace(turns, reply)
         side = trace.source
@@ -128,16 +127,10 @@ def _reply(found: Translation) -> Translation:
 
 
 def _by_turn(side: TraceSide) -> tuple[list[list[list[int]]], list[int]]:
-    """The words of each turn, as lists of token positions; and the position of the token that ends each turn."""
-    turns: list[list[list[int]]] = [[]]
-    closing: list[int] = []
-    last = len(side.tokens) - 1
-    for place, (token, word) in enumerate(zip(side.tokens, side.word_of, strict=True)):
-        if token == TURN or place == last:
-            closing.append(place)
-            turns += [[]] if place < last else []
-        elif turns[-1] and side.word_of[turns[-1][-1][-1]] == word:
-            turns[-1][-1].append(place)
-        else:
-            turns[-1].append([place])
+    """For each turn, its words (each word as a list of token positions); and the position of its last token."""
+    closing = [place for place, token in enumerate(side.tokens) if token == TURN or place == len(side.tokens) - 1]
+    turns = [
+        [list(word) for _, word in groupby(range(before + 1, end), key=side.word_of.__getitem__)]
+        for before, end in pairwise([-1, *closing])
+    ]
     return turns, closing

@@ -14,8 +14,9 @@ from typing import Any
 from regard.config.recipe import make_recipe, with_overrides
 from regard.errors import SettingsError
 from regard.files import is_typed, read_input_lines
+from regard.registry import TASKS
 from regard.run import Run
-from regard.tasks import find, load, names, part
+from regard.tasks import find, load, part
 from regard.tasks.chat import TASK
 from regard.terminal import (
     QUIET,
@@ -43,12 +44,13 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    replying = [name for name in names() if find(name).command == TASK.command]  # tasks whose predictors have `reply`
+    replying = [name for name in TASKS if find(name).command == TASK.command]  # tasks whose predictors have `reply`
     opened = Run.open(options.run).require(*replying)
     if not find(opened.recipe.data.task).writes:
         conversation = _open_knowledge(opened, options)
     elif options.top or options.fallback:
-        raise SettingsError(f"--top and --fallback are for a knowledge base; {opened.folder} writes its replies")
+        problem = f"{opened.folder} is a chat model, not a knowledge base"
+        raise SettingsError(f"{problem}; leave out --top and --fallback")
     else:
         search = search_settings(options, opened.recipe.search)
         conversation = Conversation(None, load(opened, *options.ensemble), search, explain=options.explain)
@@ -72,7 +74,7 @@ def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
     other = Run.open(options.fallback).require("chat") if options.fallback else None
     search = search_settings(options, *([other.recipe.search] if other else []))
     if (search or options.ensemble) and not other:
-        raise SettingsError("a knowledge base has no search settings; they are for a --fallback run")
+        raise SettingsError("search settings and --ensemble need a chat model: name one with --fallback")
     if options.top:
         settings["matches"] = max(options.top, settings.get("matches", opened.recipe.task.matches))
     knowledge = part(task.name, task.module).load(opened.folder, **settings)
@@ -82,7 +84,7 @@ def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
 
 @dataclass
 class Conversation:
-    """The turns so far, and who replies: a knowledge base, a model, or a model if the knowledge base has no answer."""
+    """The turns so far, and the predictors that reply. With both, the model replies if `knowledge` has no answer."""
 
     knowledge: Any
     """A predictor with `reply(turns)`, whose result has `answered`, `text` and `matches`; or None."""
@@ -104,7 +106,7 @@ class Conversation:
         self.turns = [*self.turns, reply]
 
     def reply(self, said: str) -> str:
-        """Reply with a text on one line."""
+        """Add the user's turn `said` and return the reply, on one line."""
         if self._add(said):
             reply = " ".join(self.found.text.split())
         else:
@@ -113,7 +115,10 @@ class Conversation:
         return reply
 
     def details(self, said: str) -> dict[str, Any]:
-        """Reply with the text and all facts about it, for JSON; "by" says who replied if there are two who can."""
+        """Add the user's turn `said`; return the reply as JSON data: text, scores, matches, and weights if `explain`.
+
+        If there are a knowledge base and a model, "by" says which of the two replied.
+        """
         is_found = self._add(said)
         facts: dict[str, Any] = {}
         if self.knowledge:
@@ -154,7 +159,7 @@ class Conversation:
             screen.print(Text(f"  {match.score:.3f}  {match.question}  ({scores})", style=QUIET), soft_wrap=True)
 
     def _add(self, said: str) -> bool:
-        """Add a turn of the user. Returns whether the knowledge base replies."""
+        """Add the user's turn `said`. Returns True if the knowledge base replies, False if the model must reply."""
         longest = 1 + max(predictor.turns for predictor in (self.knowledge, self.model) if predictor)
         self.turns = [*self.turns, said][-longest:]
         self.found = self.knowledge.reply(self.turns) if self.knowledge else None
@@ -171,11 +176,9 @@ def talk(conversation: Conversation) -> None:
         elif re.fullmatch(r"/[A-Za-z]+(\s.*)?", said):  # such as "/help", but not "/etc/hosts"
             print(f"(there is no {said.split()[0]}; {HELP})")
         elif said:
-            reply = ""
             for piece in conversation.stream(said):
                 print(piece, end="", flush=True)
-                reply += piece
-            print("" if reply else "(no reply)")
+            print("" if conversation.turns[-1] else "(no reply)")
             conversation.show()
 
 

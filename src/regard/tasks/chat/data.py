@@ -37,7 +37,7 @@ class Dialogue(NamedTuple):
 
 
 def join_turns(turns: Sequence[str]) -> str:
-    """Join turns to a context. Empty turns are left out; `TURN` inside a turn is changed (`escape_turn`)."""
+    """Join turns to one text, separated by the token `TURN`. Empty turns are left out; see also `escape_turn`."""
     return f"{TURN} ".join(clean for turn in turns if (clean := escape_turn(turn)))
 
 
@@ -46,12 +46,12 @@ def split_turns(context: str) -> list[str]:
 
 
 def readable(context: str) -> str:
-    """A context for display, with slashes between its turns."""
+    """A context (turns joined by `TURN`) for display, with " / " between its turns."""
     return " / ".join(split_turns(context))
 
 
 def escape_turn(text: str) -> str:
-    """The text on one line, with a space inserted into each `TURN`, in upper or lower case."""
+    """The text on one line, with "<turn >" for "<turn>" (in any case), so that it is not read as the token `TURN`."""
     return " ".join(_LITERAL.sub(lambda found: f"{found[0][:-1]} >", text).split())
 
 
@@ -72,7 +72,7 @@ def fit(context: str, size: Callable[[str], int], most: int) -> str:
 
 
 def make_pairs(dialogue: Dialogue, most: int) -> Iterator[Pair]:
-    """Yield a pair of context and reply for each reply of a dialogue. A context has at most `most` turns."""
+    """Yield a pair for each reply of a dialogue: the context (at most `most` turns before the reply) and the reply."""
     for place in dialogue.replies:
         yield Pair(join_turns(dialogue.turns[max(0, place - most) : place]), escape_turn(dialogue.turns[place]))
 
@@ -108,7 +108,7 @@ def _from_messages(messages: list[Any], path: Path, number: int) -> Dialogue:
     said: list[tuple[str, str]] = []
     for message in messages:
         if not (isinstance(message, dict) and isinstance(message.get("role"), str)):
-            raise CorpusError(path, 'a message is an object with "role" and "content"', line=number)
+            raise CorpusError(path, 'a message must be an object with "role" and "content"', line=number)
         text = _text(message.get("content"), path, number)
         if message["role"] != "system" and text:
             said.append((message["role"], text))
@@ -119,7 +119,7 @@ def _from_messages(messages: list[Any], path: Path, number: int) -> Dialogue:
 
 def _text(turn: Any, path: Path, number: int) -> str:
     if not isinstance(turn, str):
-        raise CorpusError(path, f"{json.dumps(turn)[:40]} is not a turn; turns are strings", line=number)
+        raise CorpusError(path, f"{json.dumps(turn)[:40]} is not a turn; a turn must be a string", line=number)
     return turn.strip().encode(errors="replace").decode()  # half a surrogate pair is not a character
 
 

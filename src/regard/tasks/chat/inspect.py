@@ -24,5 +24,5 @@ def inspect(
     quick: bool = False,
     log: Callable[[str], None] = lambda doing: None,
 ) -> dict[str, Any]:
-    """Inspect the reply to the turn `said`, which follows the turns of `context`."""
+    """Return the page data for one reply: `target`, or the model's reply to `said` after the turns of `context`."""
     return inspect_translation(run, join_turns([*context, said]), target=target, quick=quick, log=log)

@@ -10,7 +10,7 @@ from regard.config.ranges import CheckedSettings, Count
 
 @dataclass(frozen=True)
 class ChatSettings(CheckedSettings):
-    """Settings of replies."""
+    """Settings of conversations."""
 
     section: ClassVar[str] = "chat"
 

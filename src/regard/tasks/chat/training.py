@@ -10,7 +10,7 @@ from pathlib import Path
 
 from regard.config import Corpus, DataSettings, Recipe
 from regard.data.pairs import Pair
-from regard.data.split import Split, plan_group_split
+from regard.data.split import Split, plan_split
 from regard.errors import SettingsError
 from regard.models.base import Network, Seq2Seq
 from regard.run import Run
@@ -29,7 +29,7 @@ from regard.training.trainer import Validation
 
 
 class DialogueExamples(PairExamples):
-    """Conversations as pairs of context and reply. All pairs of a conversation are in the same part."""
+    """Conversations as pairs of context and reply. All pairs of a conversation are in one part (train, valid, test)."""
 
     test_has_loss = True
 
@@ -45,11 +45,14 @@ class DialogueExamples(PairExamples):
         return ((map(self._fitted, pairs), weight) for pairs, weight in super().corpora())
 
     def texts(self) -> Iterator[str]:
-        """The last turn of each context, and the reply. Earlier turns are left out: they are in other pairs."""
+        """Texts to train the vocabulary on: the last turn of each context, and the reply.
+
+        Earlier turns of a context are left out, because they are in other pairs.
+        """
         return (text for source, target in self.train() for text in (split_turns(source)[-1], target))
 
     def fit_to(self, source: Tokenizer, max_length: int) -> None:
-        """From now on, shorten contexts to `max_length` tokens by dropping their oldest turns."""
+        """Shorten all contexts that are read later to `max_length` tokens, by dropping their oldest turns."""
         self._fit = partial(fit, size=lambda text: len(source.encode(text)), most=max_length)
 
     @property
@@ -61,8 +64,9 @@ class DialogueExamples(PairExamples):
         return pair if self._fit is None else Pair(self._fit(pair.source), pair.target)
 
     def _split(self, valid: int, test: int, seed: int) -> Split:
-        groups = (("\n".join(dialogue.turns), len(dialogue.replies)) for dialogue in self._dialogues())
-        return plan_group_split(groups, valid, test, seed, where=self.data.train[0].source)
+        # All replies of a dialogue, and of equal dialogues, have the same text here, so they stay in one part.
+        pairs = (Pair("\n".join(one.turns), "") for one in self._dialogues() for _ in one.replies)
+        return plan_split(pairs, valid, test, seed, where=self.data.train[0].source)
 
     def _dialogues(self) -> Iterator[Dialogue]:
         return chain.from_iterable(map(read_dialogues, self.data.train))

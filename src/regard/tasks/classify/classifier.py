@@ -24,8 +24,6 @@ from regard.tasks.labels import LabelScores, score_labels, to_probabilities
 from regard.text.tokenizer import Tokenizer
 from regard.text.words import ShadedSentence, ShadedWord, words
 
-__all__ = ["Classification", "Classifier", "load"]
-
 
 @dataclass(frozen=True)
 class Classification:
@@ -105,7 +103,7 @@ class Classifier:
         return [word for sentence in join_pieces(shown, shares) for word in sentence]
 
     def logits(self, texts: Sequence[str]) -> Tensor:
-        """Logits [B, L] of documents."""
+        """Logits [B documents, L labels]."""
         documents = [encode_document(text, self.tokenizer, self.recipe.task).sentences for text in texts]
         return score_documents(self.model, documents, self.tokenizer.pad, self.recipe)
 
@@ -113,13 +111,17 @@ class Classifier:
         unknown = sorted({label for document in documents for label in document.labels} - set(self.labels))
         if unknown:
             known = f"{len(self.labels)} labels ({', '.join(self.labels[:8])}{', ...' if len(self.labels) > 8 else ''})"
-            raise RunError(f'the label "{unknown[0]}" is unknown to this run, which has {known}')
+            problem = f'the label "{unknown[0]}" is unknown to this run, which has {known}'
+            raise RunError(f"{problem}; remove the documents with this label")
         logits_BL = self.logits([document.text for document in documents])
         return score_logits(logits_BL, documents, self.labels, self.recipe.task)
 
 
 def shade(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> tuple[ShadedSentence, ...]:
-    """The sentences with their weights, from the `shares` of all tokens. The weights of the words of each sum to 1."""
+    """Sentences with weights, from `shares`: the weight of each token of the document in the explanation.
+
+    The weight of a sentence is the sum over its tokens. The weights of the words of a sentence are scaled to sum to 1.
+    """
     shaded = []
     for sentence, joined in zip(sentences, join_pieces(sentences, shares), strict=True):
         total = sum(word.weight for word in joined)
@@ -130,7 +132,7 @@ def shade(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> tuple[Sh
 
 
 def join_pieces(sentences: Sequence[ShownWindow], shares: Iterable[float]) -> list[list[ShadedWord]]:
-    """The words of each sentence. The weight of a word is the sum of the `shares` of its tokens."""
+    """Words with weights, for each sentence. `shares`: weights of all tokens; a word has the sum of its tokens."""
     joined, left = [], iter(shares)
     for text, pieces in sentences:
         found = words(text)
@@ -154,7 +156,7 @@ def load(run: str | Path, *others: str | Path) -> Classifier:
 
 
 def target_of(documents: Sequence[LabeledDocument], labels: Sequence[str]) -> Tensor:
-    """Targets [B, L]: 1 for each label of a document, otherwise 0."""
+    """Targets [B documents, L labels]: 1 for each label of a document, otherwise 0."""
     target_BL = torch.zeros(len(documents), len(labels))
     index = {label: place for place, label in enumerate(labels)}
     for row, document in enumerate(documents):
@@ -170,9 +172,9 @@ def score_documents(
     recipe: Recipe,
     shares: dict[int, list[float]] | None = None,
 ) -> Tensor:
-    """Logits [B, L] of any number of documents, in order. Documents of similar length share a batch.
+    """Logits [B documents, L labels], computed in batches of documents of similar length.
 
-    If `shares` is given, it is filled: `shares[i]` gets the share of each token of document i in the explanation.
+    If `shares` is given, it is filled: `shares[i]` gets the weight of each token of document i in the explanation.
     """
     device = model.output.weight.device
     logits_BL = torch.zeros(len(documents), model.output.out_features)
@@ -192,7 +194,7 @@ def score_documents(
 def score_logits(
     logits_BL: Tensor, documents: Sequence[LabeledDocument], labels: Sequence[str], settings: ClassifySettings
 ) -> LabelScores:
-    """Score the labels that these logits predict."""
+    """Compare the labels that the logits predict with the correct labels of the documents."""
     several = settings.multi_label
     probability_BL = to_probabilities(logits_BL, settings.temperature, several=several).numpy()
     target_BL = target_of(documents, labels).numpy() > 0

@@ -54,16 +54,14 @@ def _read_table(path: Path) -> Iterator[LabeledDocument]:
     """Read a .tsv or .csv file. In a TSV file without a header, the text may contain tabs."""
     for number, (label, text) in read_table(path, ("label", "text"), (LABEL_COLUMNS, ("text",)), rest=True):
         if not (name := label.strip()):
-            raise CorpusError(path, "no label in this row", line=number)
+            raise CorpusError(path, "no label in this row; add one, or remove the row", line=number)
         yield LabeledDocument((name,), text)
 
 
 def _read_jsonl(path: Path) -> Iterator[LabeledDocument]:
-    """Read objects with "text" and "label", which may be a list."""
+    """Read JSON lines: objects with "text" and "label". The label is a string, a number, or a list of these."""
     form = 'a line is an object with "label" and "text"'
-    for number, record in read_objects(path, form):
-        if not isinstance(record.get("text"), str):
-            raise CorpusError(path, f'no "text" here; {form}', line=number)
+    for number, record in read_objects(path, form, text="text"):
         found = [record[key] for key in LABEL_COLUMNS if key in record]
         if not found:
             raise CorpusError(path, f'no "label" here; {form}', line=number)
@@ -90,7 +88,7 @@ def plain(text: str) -> str:
 
 
 def sentences_of(text: str, settings: ClassifySettings) -> list[str]:
-    """The sentences of each line of a document. A sentence of one word is joined with the next ("Dr. Jones")."""
+    """Divide each line of a document into sentences. A sentence without a space, e.g. "Dr.", is joined to the next."""
     found: list[str] = []
     for line in (plain(text) if settings.markup == "remove" else text).splitlines():
         joined: list[str] = []
@@ -111,7 +109,7 @@ def make_windows(lengths: Sequence[int], settings: ClassifySettings) -> tuple[li
     """Divide a document into windows; return them, and the number of tokens that are left out.
 
     `lengths` has the number of tokens of each sentence. A sentence is one window or, if too long, several of about
-    equal length. If the document is too long, windows are kept alternately from the start and from the end
+    equal length. If the document is too long, windows are taken alternately from the start and from the end
     (`truncate = "middle"`), or only from the start (`truncate = "end"`).
     """
     windows: list[Window] = []
@@ -136,7 +134,10 @@ def make_windows(lengths: Sequence[int], settings: ClassifySettings) -> tuple[li
 
 
 class EncodedDocument(NamedTuple):
-    """Token ids of each window (only EOS for a document without text), and the number of tokens that are left out."""
+    """Token ids of each window (a sentence or a part of one), and the number of tokens that are left out.
+
+    A document without text has one window with only EOS.
+    """
 
     sentences: list[list[int]]
     truncated_tokens: int
@@ -149,14 +150,14 @@ def encode_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings)
 
 
 class ShownWindow(NamedTuple):
-    """The text of a window, and its tokens with their positions in the text."""
+    """The text of a window (a sentence or a part of one), and its tokens with their positions in this text."""
 
     text: str
     pieces: list[Piece]
 
 
 def show_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings) -> list[ShownWindow]:
-    """The windows that `encode_document` encodes, with their texts."""
+    """The same windows as `encode_document` returns, but with their texts, for display."""
     sentences = [tokenizer.normalize(sentence) for sentence in sentences_of(text, settings)]
     pieces = [tokenizer.pieces(sentence) for sentence in sentences]
     windows, _ = make_windows([len(found) for found in pieces], settings)
@@ -174,7 +175,7 @@ def show_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings) -
 
 @dataclass(frozen=True)
 class DocumentFacts:
-    """Statistics of the training data, for the plan."""
+    """Statistics of the training data, from which the plan chooses settings."""
 
     documents: int
     words: float
@@ -191,7 +192,7 @@ class DocumentFacts:
 
     @property
     def by_words(self) -> bool:
-        """Whether the language writes spaces between words."""
+        """Whether the language writes spaces between words, guessed from the mean word length."""
         return self.word_length < 15
 
     @property
@@ -201,12 +202,15 @@ class DocumentFacts:
 
     @property
     def tokens(self) -> float:
-        """Mean number of tokens per document."""
+        """Estimated mean number of tokens per document."""
         return self.words * self.tokens_per_word
 
 
 class TrainingDocuments:
-    """The labeled documents of all parts. Documents with the same text are never in two parts."""
+    """The labeled documents for training, validation and test, read from files.
+
+    If a part has no file of its own, documents of the training files are held out; equal texts stay in one part.
+    """
 
     def __init__(self, data: DataSettings, seed: int):
         found = read_train(data, _read, "a file of labeled documents", "documents")
@@ -219,7 +223,8 @@ class TrainingDocuments:
             unknown = sorted({label for document in documents for label in document.labels} - set(labels))
             if unknown:
                 guess = nearest(unknown[0], labels)
-                raise CorpusError(where, f'no training document has the label "{unknown[0]}" of the {part} data{guess}')
+                problem = f'the {part} data has the label "{unknown[0]}", but no training document has it'
+                raise CorpusError(where, f"{problem}; add such documents, or correct the label{guess}")
         self.labels = tuple(labels)
 
     def __len__(self) -> int:
@@ -252,12 +257,15 @@ class TrainingDocuments:
 def _read(corpus: Corpus) -> list[LabeledDocument]:
     documents = [document for document in read_documents(corpus) if document.text.strip()]
     if not documents:
-        raise CorpusError(corpus.source, "no document here has any text")
+        raise CorpusError(corpus.source, "no document here has any text; give documents that are not empty")
     return documents
 
 
 def _keep_rare_labels(documents: list[LabeledDocument], parts: bytes) -> bytes:
-    """Move a held-out document to the training part (0) if one of its labels is in no training document."""
+    """Move a held-out document to the training part if one of its labels is in no training document.
+
+    `parts` has the part of each document: 0 training, 1 validation, 2 test.
+    """
     known = {label for document, part in zip(documents, parts, strict=True) if not part for label in document.labels}
     return bytes(part if known.issuperset(one.labels) else 0 for one, part in zip(documents, parts, strict=True))
 
@@ -268,7 +276,7 @@ class PreparedDocuments(PreparedData[DocumentStore, LabeledDocument]):
 
 
 def write_store(run: Run, documents: TrainingDocuments, log: Log) -> None:
-    """Encode the documents with the vocabulary and the labels of a run, and write them into its store."""
+    """Encode the documents with the vocabulary and labels of a run, and write them into its folder store/."""
     log(f"encoding {len(documents):,} documents")
     settings: ClassifySettings = run.recipe.task
     tokenizer = run.tokenizers[0]

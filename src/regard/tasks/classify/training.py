@@ -53,7 +53,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
             self.weights_L = balanced(store.label_counts(len(data.labels)))
 
     def batch(self, position: int) -> DocumentBatch:
-        """The documents at this position of the stream, with some tokens replaced by UNK (word dropout)."""
+        """The batch at this position of the training stream, with some tokens replaced by UNK (word dropout)."""
         batch = self.join(self.stream.at(position))
         if hidden := self.recipe.task.word_dropout * self.stage.strength:
             chance = np.random.Generator(np.random.PCG64([self.recipe.train.seed % (1 << 64), position]))
@@ -111,7 +111,7 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         return {"vocabulary": recipe.tokenizer.vocab_size, "labels": examples.facts.labels}
 
     def workload(self, recipe: Recipe, examples: TrainingDocuments) -> Workload:
-        """Estimate the computation of an epoch: as if all documents had mean length and all sentences had 20 tokens."""
+        """Estimate the computation of an epoch, for documents of mean length with 20 tokens per sentence."""
         data = examples.facts
         tokens = round(min(data.tokens, recipe.task.max_tokens))
         pairs = tokens * recipe.model.document_window
@@ -129,12 +129,11 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
                 )
             if len(document.labels) != 1 and not recipe.task.multi_label:
                 raise SettingsError(
-                    f"a document has {len(document.labels)} labels; classify.multi_label = true lets it have any number"
+                    f"a document has {len(document.labels)} labels; set classify.multi_label = true to allow this"
                 )
         run.write_labels(labels)
         texts = (line for one in examples.parts.train() for line in sentences_of(one.text, recipe.task))
-        tokenizer = learn_tokenizer(run, recipe, texts, log, base)
-        run.write_sizes(vocabulary=tokenizer.size, labels=len(labels))
+        learn_tokenizer(run, recipe, texts, log, base, labels=len(labels))
         write_store(run, examples, log)
 
     def open_data(self, run: Run, log: Log) -> PreparedDocuments:
@@ -158,7 +157,10 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         }
 
     def tune(self, run: Run, data: PreparedDocuments, log: Log) -> Json:
-        """Find the temperature on the validation part and write it into the recipe, unless the user has set it."""
+        """Tune the calibration temperature on the validation documents, unless the user has set it.
+
+        Writes it into the recipe, and returns it for card.json; empty if nothing was tuned.
+        """
         settings: ClassifySettings = run.recipe.task
         if settings.temperature not in (ClassifySettings().temperature, run.card.get("tuned", {}).get(TUNED)):
             return {}

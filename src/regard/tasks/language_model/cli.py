@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from regard.config import Corpus
 from regard.errors import SettingsError
-from regard.files import STDIN, read_input_lines, read_lines
+from regard.files import STDIN, chunks, read_input_lines, read_lines
 from regard.run import Run
 from regard.tasks.language_model.data import FORMATS, read_texts
 from regard.terminal import Command, Parser, add_set, add_setting, for_people, printable, search_settings, show_table
@@ -77,13 +77,12 @@ def run_perplexity(options: argparse.Namespace) -> int:
     from_stdin = options.file == "-"
     texts = [line for line in read_input_lines() if line.strip()] if from_stdin else read_texts(Corpus(options.file))
     if not texts:
-        raise SettingsError(f"{STDIN if from_stdin else options.file}: there is no text to score")
+        raise SettingsError(f"{STDIN if from_stdin else options.file}: there is no text to score; give other input")
     from regard.tasks.language_model.generator import load, sum_scores
 
     generator = load(opened.folder)
     scores: list[TextScore] = []
-    for first in range(0, len(texts), 512):
-        some = texts[first : first + 512]
+    for some in chunks(texts, 512):
         found = generator.score(some)
         scores += found
         for text, score in zip(some, found, strict=True) if options.lines else ():

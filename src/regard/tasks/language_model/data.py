@@ -6,8 +6,7 @@ example, with SOS before it and EOS after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from regard.config import Corpus
 from regard.data import builtin
@@ -27,21 +26,14 @@ def read_texts(corpus: Corpus) -> list[str]:
     path = single_file(corpus, "the texts")
     if builtin.corpus_of(corpus.source):
         return list(builtin.read_texts(corpus.source))
-    return [text for text in _read_file(path) if text.strip()]
-
-
-def _read_file(path: Path) -> Iterator[str]:
     suffix = split_suffix(path)[0]
     if suffix in (".tsv", ".csv", ".parquet", ".tmx", ".po"):
         raise CorpusError(path, f"not a file of texts; the formats are {FORMATS}")
-    if suffix != ".jsonl":
-        yield from read_lines(path)
-        return
-    form = 'a line is an object with "text"'
-    for number, record in read_objects(path, form):
-        if not isinstance(record.get("text"), str):
-            raise CorpusError(path, f'no "text" here; {form}', line=number)
-        yield record["text"]
+    texts = read_lines(path)
+    if suffix == ".jsonl":
+        objects = read_objects(path, 'a line is an object with "text"', text="text")
+        texts = (record["text"] for _, record in objects)
+    return [text for text in texts if text.strip()]
 
 
 TextData = PreparedData[DocumentStore, str]
@@ -54,14 +46,14 @@ def windows(ids: Sequence[int], size: int) -> list[Sequence[int]]:
 
 
 def write_store(run: Run, examples: Parts[str]) -> None:
-    """Write the encoded windows of the training texts, and the held-out texts, into the store of a run."""
+    """Write the encoded windows of the training texts, and the held-out texts, into the folder store/ of a run."""
     tokenizer, size = run.tokenizers[0], run.recipe.data.max_length
     encoded = [
         ([part for ids in tokenizer.encode_many(texts) for part in windows(ids, size)], weight)
         for texts, weight in examples.corpora
     ]
     if not any(found for found, _ in encoded):
-        raise CorpusError(run.recipe.data.train[0].source, "no text has a token")
+        raise CorpusError(run.recipe.data.train[0].source, "the training texts have no tokens; give other texts")
     with new_store(run, examples.held_out) as folder:
         parts = store_parts((len(found), weight) for found, weight in encoded)
         rows = (([list(part)], ()) for found, _ in encoded for part in found)

@@ -9,20 +9,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn import functional as F
 
 from regard.config import DataSettings, SearchSettings
 from regard.data.batches import in_batches, make_batch
 from regard.decoding.hypothesis import Hypothesis
 from regard.errors import RunError, SettingsError
-from regard.models.base import Seq2Seq, count_parameters
+from regard.files import chunks
+from regard.models.base import Seq2Seq, count_parameters, sentence_losses
 from regard.run import Run
 from regard.tasks.generation import Searcher, SearchInput, check_search, spell
 from regard.tasks.language_model.data import windows
 from regard.tasks.seq2seq import perplexity
 from regard.text.tokenizer import Tokenizer
-
-__all__ = ["GeneratedText", "TextGenerator", "TextScore", "load", "sum_scores"]
 
 BATCH_TEXTS = 64
 """Number of texts that are written together."""
@@ -51,7 +49,7 @@ class GeneratedText:
 
 
 class TextScore(NamedTuple):
-    """The negative log-likelihood of a text, and the counts for its perplexity."""
+    """The negative log-likelihood of a text, and the counts of tokens, words and bytes that it is divided by."""
 
     negative_log_likelihood: float
     tokens: int
@@ -78,7 +76,7 @@ class TextScore(NamedTuple):
 def sum_scores(scores: Sequence[TextScore]) -> TextScore:
     """The sums of the scores of several texts."""
     if not scores:
-        raise SettingsError("there is no text to score")
+        raise SettingsError("there is no text to score; give at least one text")
     return TextScore(*map(sum, zip(*scores, strict=True)))
 
 
@@ -107,8 +105,7 @@ class TextGenerator:
         check_search(settings, nbest, False)
         searcher = Searcher([self.model], self.tokenizer, self.tokenizer, settings)
         written: list[GeneratedText] = []
-        for first in range(0, len(beginnings), BATCH_TEXTS):
-            inputs = [self._input(text) for text in beginnings[first : first + BATCH_TEXTS]]
+        for inputs in chunks(map(self._input, beginnings), BATCH_TEXTS):
             for given, found in zip(inputs, searcher.search(inputs, nbest), strict=True):
                 best, *others = (self._text(given.text, hypothesis) for hypothesis in found[:nbest])
                 written.append(replace(best, alternatives=tuple(others)))
@@ -119,7 +116,7 @@ class TextGenerator:
         settings = self._settings(search)
         check_search(settings, 1, False)
         if settings.beam_size > 1 and not settings.sample:
-            raise SettingsError("a beam search cannot stream its text; set search.beam_size to 1, or sample")
+            raise SettingsError("a beam search cannot stream its text; set beam_size = 1 or sample = true in [search]")
         searcher = Searcher([self.model], self.tokenizer, self.tokenizer, settings)
         return spell(searcher.stream(self._input(beginning)), self.tokenizer)
 
@@ -129,26 +126,17 @@ class TextGenerator:
         texts = [self.tokenizer.normalize(text) for text in texts]
         encoded = self.tokenizer.encode_many(list(texts))
         parts = [(place, part) for place, ids in enumerate(encoded) for part in windows(ids, self.max_length) or [()]]
-        losses, tokens = [0.0] * len(texts), [0] * len(texts)
+        losses, tokens, pad = [0.0] * len(texts), [0] * len(texts), self.tokenizer.pad
         for index in in_batches([len(part) + 1 for _, part in parts], 4096):
-            for number, loss in zip(index, self._losses([list(parts[one][1]) for one in index]), strict=True):
-                place, part = parts[number]
+            batch = make_batch([([], list(parts[number][1])) for number in index], pad, pad)
+            found = sentence_losses(self.model, batch.to(self.model.output.weight.device)).tolist()
+            for (place, part), loss in zip((parts[number] for number in index), found, strict=True):
                 losses[place] += loss
                 tokens[place] += len(part) + 1
         return [
             TextScore(loss, count, len(text.split()) + 1, len(text.encode()) + 1)
             for text, loss, count in zip(texts, losses, tokens, strict=True)
         ]
-
-    def _losses(self, ids: Sequence[list[int]]) -> list[float]:
-        """The negative log-likelihood of each row of token ids, including EOS after the last token."""
-        pad = self.tokenizer.pad
-        batch = make_batch([([], row) for row in ids], pad, pad).to(self.model.output.weight.device)
-        real_BT = batch.target_mask_BT
-        logits_NV = self.model.output(self.model.hidden(batch.source, batch.target_input_BT)[real_BT])
-        loss_N = F.cross_entropy(logits_NV.float(), batch.target_output_BT[real_BT], reduction="none")
-        loss_B = loss_N.new_zeros(len(ids)).index_add_(0, real_BT.nonzero()[:, 0], loss_N)
-        return loss_B.tolist()
 
     def _settings(self, search: dict[str, Any]) -> SearchSettings:
         """The search settings, changed by `search`. If `search` has a beam size above 1, sampling is turned off."""

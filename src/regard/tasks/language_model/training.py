@@ -96,7 +96,7 @@ class LanguageModelTrainUnit(TeacherForcing):
         return Validation(scores, -scores["loss"], samples, loss=scores["loss"])
 
     def join(self, index: Index) -> Batch:
-        """A batch with windows as targets and empty sources."""
+        """A batch of the windows with these indices: windows are targets, and sources are empty."""
         pad = self.data.tokenizer.pad
         return make_batch([([], self.data.train[int(place)][0][0]) for place in index], pad, pad, index)
 
@@ -126,15 +126,14 @@ class LanguageModelTraining(Training[Parts[str], TextData]):
         return make_plan(len(examples) * mean_tokens(examples), machine, given)
 
     def workload(self, recipe: Recipe, examples: Parts[str]) -> Workload:
-        """Estimate the computation of an epoch: as if all texts had mean length."""
+        """Estimate the computation of an epoch. Assumes that all texts have mean length."""
         length = mean_tokens(examples)
         amounts = {unit: len(examples) * count for unit, count in pair_amounts(1, 1, round(length)).items()}
         passes = 2 if recipe.train.r_drop else 1
         return Workload(amounts, length, passes, steps_per_epoch(len(examples) * length, recipe.train.batch_tokens))
 
     def prepare(self, run: Run, recipe: Recipe, examples: Parts[str], log: Log, base: Run | None) -> None:
-        tokenizer = learn_tokenizer(run, recipe, examples.train(), log, base)
-        run.write_sizes(vocabulary=tokenizer.size)
+        learn_tokenizer(run, recipe, examples.train(), log, base)
         write_store(run, examples)
 
     def open_data(self, run: Run, log: Log) -> TextData:
@@ -146,7 +145,7 @@ class LanguageModelTraining(Training[Parts[str], TextData]):
         return 2.0 + math.log(data.tokenizer.size)  # a little more than the loss of uniform guessing
 
     def card(self, recipe: Recipe, data: TextData, base: Run | None) -> Json:
-        """Sizes of the vocabulary and of the parts; training texts are counted in windows."""
+        """Entries of card.json: vocabulary size, and numbers of training windows and of held-out texts."""
         return {
             "vocabulary": data.tokenizer.size,
             "texts": {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)},

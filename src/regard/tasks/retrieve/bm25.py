@@ -41,7 +41,7 @@ _UNSPACED = re.compile(
 
 
 class WordIndex:
-    """BM25 index of texts."""
+    """BM25 index of short texts. Its terms are words and character n-grams of words (see `terms_of`)."""
 
     def __init__(self, texts: Sequence[str]):
         found = [terms(text) for text in texts]
@@ -59,7 +59,7 @@ class WordIndex:
             self._index.index(found, show_progress=False)
 
     def scores(self, question: str) -> Scores:
-        """The score of each text for a question, from 0 to 1."""
+        """The BM25 score of each text for a question, scaled to be from 0 to 1."""
         asked = list(dict.fromkeys(terms(question)))
         if self._index is None or not asked:
             return np.zeros(self._size, np.float32)
@@ -86,12 +86,15 @@ class WordIndex:
 
 
 def terms(text: str) -> list[str]:
-    """The terms of a text, in order, with repetitions."""
+    """The index terms of a text (words and character n-grams), in order, with repetitions."""
     return [term for word in word_texts(text) for term in terms_of(word.casefold())]
 
 
 def terms_of(word: str) -> Iterator[str]:
-    """The terms of a word. Punctuation has no terms; a symbol such as $ or an emoji has one."""
+    """The index terms of a word: the word and its character 4-grams. Punctuation has none; "$" or an emoji has one.
+
+    In scripts without spaces between words, the terms are single characters and pairs of characters.
+    """
     if not any(letter.isalnum() or unicodedata.category(letter).startswith("S") for letter in word):
         return
     if _UNSPACED.search(word):
@@ -114,10 +117,10 @@ SHORT = 3
 
 
 class QueryCoverage:
-    """Computes the share of a question that the texts of an entry contain."""
+    """Computes the share of the words of a question that an entry of the knowledge base contains."""
 
     def __init__(self, questions_E: Sequence[Sequence[str]], texts_E: Sequence[Sequence[str]]):
-        """Of each entry, its known questions; and all its texts, which may also include the answer."""
+        """For each of E entries: its known questions, and all its texts (the questions and maybe the answer)."""
         self._texts_E = texts_E
         self._terms_of_entry = lru_cache(4096)(self._gather)
         self._known = Counter(term for number in range(len(texts_E)) for term in self._gather(number))
@@ -128,7 +131,7 @@ class QueryCoverage:
         self._long = min(LONG, lengths[3 * len(lengths) // 4]) if lengths else LONG
 
     def share(self, question: str, number: int) -> float:
-        """The share of a question, from 0 to 1, that the entry with index `number` contains."""
+        """The weighted share of the words of a question, from 0 to 1, that the entry with index `number` contains."""
         own = self._terms_of_entry(number)
         found = total = 0.0
         # Words in capitals, such as TV, are names, unless the whole question is in capitals.

@@ -70,15 +70,16 @@ def run(options: argparse.Namespace) -> int:
         before = read_entries(path) if path.is_file() and not options.replace else []
         left, unknown = remove(add(before, new) if new else before, options.remove)
         if unknown:
-            raise CorpusError("--remove", f'"{unknown[0]}" is neither a question nor an answer of {opened.folder}')
+            problem = f'"{unknown[0]}" is neither a question nor an answer of {opened.folder}'
+            raise CorpusError("--remove", f"{problem}; {KNOWLEDGE} in this folder lists them")
         if not left:
-            raise CorpusError(opened.folder, "the knowledge base would be empty; --replace it, or remove the folder")
+            raise CorpusError(opened.folder, "the knowledge base would be empty; give new entries, or delete the run")
         show(change(opened, before, left), options)
     return 0
 
 
 def score(opened: Run, options: argparse.Namespace) -> int:
-    """Print scores of the replies to questions with known answers."""
+    """Print recall, MRR and the share of answered questions, for the questions in the file --score."""
     pairs = [
         Pair(question, entry.answer) for entry in read_knowledge(Corpus(options.score)) for question in entry.questions
     ]

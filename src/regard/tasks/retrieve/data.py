@@ -37,7 +37,7 @@ class KnowledgeEntry(NamedTuple):
 
 
 def are_names(entries: Sequence[KnowledgeEntry]) -> bool:
-    """Whether most answers are names, such as `card_arrival`, which cannot be compared with a question."""
+    """Whether most answers are identifiers, such as `card_arrival`, which cannot be compared with a question."""
     names = sum(re.fullmatch(r"[A-Za-z0-9_.:/-]{1,80}", entry.answer) is not None for entry in entries)
     return 2 * names > len(entries)
 
@@ -61,9 +61,9 @@ def read_knowledge(corpus: Corpus) -> list[KnowledgeEntry]:
         on_one_line = (" ".join(question.split()) for question in asked)
         entries.append(KnowledgeEntry(tuple(question for question in on_one_line if question), text))
         if not entries[-1].questions:
-            raise CorpusError(path, "no question in this row", line=number)
+            raise CorpusError(path, "no question in this row; add one, or remove the row", line=number)
         if not text:
-            problem = f'the question "{entries[-1].questions[0][:60]}" has no answer'
+            problem = f'the question "{entries[-1].questions[0][:60]}" has no answer; add one, or remove the question'
             raise CorpusError(path, problem, line=number)
     if not entries:
         raise CorpusError(path, "the knowledge base is empty; give a file with questions and answers")
@@ -77,9 +77,7 @@ def _read_rows(path: Path) -> Iterator[tuple[Sequence[str], str, int]]:
         for number, (question, answer) in read_table(path, ("question", "answer"), (QUESTION_COLUMNS, ANSWER_COLUMNS)):
             yield [question], answer, number
     elif suffix == ".jsonl":
-        for number, record in read_objects(path, FORM):
-            if not isinstance(record.get("answer"), str):
-                raise CorpusError(path, f'no "answer" here; {FORM}', line=number)
+        for number, record in read_objects(path, FORM, text="answer"):
             questions = record.get("questions", [record.get("question")])
             if not isinstance(questions, list) or not all(isinstance(question, str) for question in questions):
                 raise CorpusError(path, f"no question here; {FORM}", line=number)
@@ -140,7 +138,10 @@ def read_markdown(lines: Iterable[str]) -> Iterator[tuple[list[str], str, int]]:
 
 
 def _mark(lines: Iterable[str]) -> Iterator[_Line]:
-    """Lines with their levels. Code has the level of text; front matter is left out."""
+    """Yield each line with its level: 1 to 6 for a heading, `BOLD` for a line in bold, 0 for text and code.
+
+    Front matter (metadata between two lines "---" at the start) is left out.
+    """
     numbered = list(enumerate(lines, 1))
     if numbered and numbered[0][1].strip() == "---":
         end = next((place for place, (_, text) in enumerate(numbered) if place and text.strip() == "---"), 0)
@@ -192,7 +193,7 @@ def _find_questions(lines: list[_Line]) -> set[int]:
 
 
 def gather(entries: Iterable[KnowledgeEntry]) -> list[KnowledgeEntry]:
-    """Join entries with the same answer, without repeated questions."""
+    """Merge entries with the same answer into one entry, without repeated questions."""
     questions: dict[str, dict[str, str]] = {}
     answers: dict[str, str] = {}
     for entry in entries:
@@ -205,7 +206,7 @@ def gather(entries: Iterable[KnowledgeEntry]) -> list[KnowledgeEntry]:
 
 
 def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> list[KnowledgeEntry]:
-    """Join `entries` and `new`. A question that is in both gets the answer in `new`."""
+    """Add the entries `new` to `entries`. A question that is in both gets the answer in `new`."""
     answer_of = {normalize(question): normalize(entry.answer) for entry in new for question in entry.questions}
     kept = []
     for entry in entries:
@@ -216,10 +217,9 @@ def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> lis
 
 
 def remove(entries: Sequence[KnowledgeEntry], texts: Iterable[str]) -> tuple[list[KnowledgeEntry], list[str]]:
-    """Remove the questions and answers in `texts`. An answer is removed with all its questions.
+    """Remove each of `texts`: a question, or an answer with all its questions. Entries without questions go too.
 
-    An answer that has no question left is also removed. Returns the entries that are left, and those of `texts` that
-    are neither a question nor an answer.
+    Returns the remaining entries, and the texts that are neither a question nor an answer.
     """
     wanted = {normalize(text): text for text in texts}
     known = {normalize(text) for entry in entries for text in (*entry.questions, entry.answer)}
@@ -249,7 +249,8 @@ def read_entries(path: Path) -> list[KnowledgeEntry]:
     except OSError as error:
         raise RunError(f"{path}: cannot read the knowledge base ({error.strerror})") from None
     except (ValueError, KeyError, TypeError):
-        raise RunError(f"{path}: damaged; take it from a copy of the run, or fill it again with --replace") from None
+        remedy = 'take it from a copy of the run, or build it again with "regard index RUN FILE --replace"'
+        raise RunError(f"{path}: damaged; {remedy}") from None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -258,7 +259,7 @@ def read_entries(path: Path) -> list[KnowledgeEntry]:
 
 @dataclass(frozen=True)
 class KnowledgeFacts:
-    """Statistics of the training data, for the plan."""
+    """Statistics of the training data, from which the plan chooses settings."""
 
     texts: int
     """Number of questions and, if the answers are not names, of answers: the texts that a question is compared with."""
@@ -269,7 +270,7 @@ class KnowledgeFacts:
 
     @property
     def tokens(self) -> float:
-        """Estimated mean number of tokens per text, with punctuation and EOS. A word may have several tokens."""
+        """Estimated mean number of tokens per text, including EOS: 1.5 tokens per word."""
         return 1.5 * self.words + 1
 
 
@@ -278,14 +279,14 @@ PreparedKnowledge = PreparedData[list[KnowledgeEntry], Pair]
 
 
 class TrainingKnowledge:
-    """The questions and answers of all parts. No question is in two parts."""
+    """Questions and answers for training, validation and test. A held-out question is not used for training."""
 
     def __init__(self, data: DataSettings, seed: int):
         require_train(data, "a knowledge base")
         where = data.train[0].source
         for corpus in (*data.train, *data.valid, *data.test):
             if corpus.weight != 1:
-                raise SettingsError(f"data: a knowledge base has no weight; remove the weight of {corpus.source}")
+                raise SettingsError(f"data: knowledge bases cannot be weighted; remove the weight of {corpus.source}")
         self.entries = gather(entry for corpus in data.train for entry in read_knowledge(corpus))
         """All entries, including held-out questions. The trained run answers from all of them."""
         total = sum(len(entry.questions) for entry in self.entries)
@@ -311,21 +312,21 @@ class TrainingKnowledge:
         return KnowledgeFacts(len(texts), sum(len(text.split()) for text in texts) / len(texts), names)
 
     def _given(self, part: str, data: DataSettings) -> list[Pair]:
-        """The questions in the files of a held-out part, with their answers, which must be in the training data."""
+        """The questions in the files of `part` ("valid" or "test"), with their answers. Unknown answers are errors."""
         answers = {normalize(entry.answer): entry.answer for entry in self.entries}
         pairs = []
         for corpus in getattr(data, part):
             for entry in read_knowledge(corpus):
                 if normalize(entry.answer) not in answers:
                     problem = f'the answer "{entry.answer[:60]}" of the {part} data is not in the training data'
-                    raise CorpusError(corpus.source, problem)
+                    raise CorpusError(corpus.source, f"{problem}; add it there, or remove its questions here")
                 pairs += [Pair(question, answers[normalize(entry.answer)]) for question in entry.questions]
         return pairs
 
     def _hold_out(self, data: DataSettings, total: int, chance: random.Random) -> list[KnowledgeEntry]:
-        """Draw held-out questions for the parts without a file, and return the entries without these questions.
+        """Draw questions for validation and test if they have no file; return the entries with the other questions.
 
-        Each answer keeps at least one question if there are enough other questions to hold out.
+        If there are enough questions, each answer keeps at least one.
         """
         wanted = dict(zip(HELD_OUT, held_out_sizes(data, max(total // SHARE, 1)), strict=True))
         spare = sum(len(entry.questions) - 1 for entry in self.entries)

@@ -1,4 +1,4 @@
-"""Text encoders: a trained encoder, or a sentence-embedding model in a folder. Vectors have length one."""
+"""Text encoders: a trained encoder, or a sentence-embedding model in a folder. They return vectors of length one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def open_embedder(run: Run, settings: RetrieveSettings) -> Embedder:
     if settings.encoder:
         return FolderEmbedder(Path(settings.encoder), settings)
     if not run.recipe.data.train:
-        raise RunError(f'{run.folder}: has no encoder; it was made without training, and its only method is "bm25"')
+        raise RunError(f'{run.folder}: has no encoder (it was not trained); set retrieve.method = "bm25"')
     model = run.load_network()
     mark = hashlib.sha256((run.folder / WEIGHTS).read_bytes()).hexdigest()
     return TrainedEmbedder(model, run.tokenizers[0], settings, mark)
 
 
 class TrainedEmbedder:
-    """A trained encoder. Texts of similar length share a batch."""
+    """Encodes texts with a trained encoder, in batches of texts of similar length."""
 
     def __init__(self, model: Network, tokenizer: Tokenizer, settings: RetrieveSettings, mark: str = ""):
         self.model, self.tokenizer, self.settings, self.mark = model, tokenizer, settings, mark
@@ -50,10 +50,10 @@ class TrainedEmbedder:
 
 
 class FolderEmbedder:
-    """A model in the format of Hugging Face or sentence-transformers.
+    """Encodes texts with a model in a folder, in the format of Hugging Face or sentence-transformers.
 
-    A vector is the mean of the hidden states of a text, or the first hidden state. Only safetensors are read, nothing
-    is downloaded, and no code in the folder is run.
+    A vector is the mean of the hidden states of a text, or the first hidden state. Weights are read only from
+    safetensors, nothing is downloaded, and no code in the folder is run.
     """
 
     def __init__(self, folder: Path, settings: RetrieveSettings):
@@ -74,7 +74,7 @@ class FolderEmbedder:
             model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **safe)
         except Exception as error:  # transformers raises errors of many kinds
             reason = " ".join(str(error).split())[:200]
-            raise SettingsError(f"retrieve.encoder: {folder} cannot be opened ({reason})") from None
+            raise SettingsError(f"retrieve.encoder: {folder} cannot be opened ({reason}); choose another") from None
         self._model = model.eval().requires_grad_(False)
         sizes = [f"{path.name} {path.stat().st_size}" for path in sorted(folder.glob("*.safetensors"))]
         self.mark = hashlib.sha256(config.read_bytes() + " ".join(sizes).encode()).hexdigest()
@@ -107,6 +107,6 @@ def _pools_by_first(folder: Path) -> bool:
     modes = {name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True}
     if not modes <= {"pooling_mode_mean_tokens", "pooling_mode_cls_token"}:
         raise SettingsError(
-            f"retrieve.encoder: {path} sets {', '.join(sorted(modes))}; only mean and cls are supported"
+            f"retrieve.encoder: {path} sets {', '.join(sorted(modes))}; choose a model with mean or cls pooling"
         )
     return "pooling_mode_cls_token" in modes

@@ -50,7 +50,7 @@ BEST, POWER = 3, 4.0
 
 
 class KnowledgeIndex:
-    """The entries of a knowledge base, and the indices (words and vectors) that compare questions with their texts."""
+    """The entries of a knowledge base, with the indices (BM25 and vectors) that compare questions with their texts."""
 
     def __init__(self, entries: Sequence[KnowledgeEntry], settings: RetrieveSettings, embedder: Embedder | None = None):
         self.entries, self.settings, self.embedder = list(entries), settings, embedder
@@ -88,7 +88,7 @@ class KnowledgeIndex:
         return other
 
     def compare(self, questions: Sequence[str]) -> MatchScores:
-        """Scores of questions against all texts."""
+        """Scores [Q, T] of Q questions against the T texts of all entries."""
         bm25 = dense = None
         if self.settings.method != "dense":
             bm25 = np.stack([self.words.scores(question) for question in questions])
@@ -98,12 +98,12 @@ class KnowledgeIndex:
         return MatchScores(bm25, dense)
 
     def chunks(self, questions: Sequence[str]) -> list[Sequence[str]]:
-        """Divide questions into chunks that fit into memory, with at most four million scores each."""
+        """Divide questions into chunks. Comparing a chunk with all texts gives at most about four million scores."""
         size = max(4_000_000 // max(len(self.texts), 1), 1)
         return [questions[start : start + size] for start in range(0, len(questions), size)]
 
     def compare_all(self, questions: Sequence[str]) -> MatchScores:
-        """Scores of any number of questions against all entries, computed in chunks."""
+        """Scores [Q, E] of any number of questions (Q) against all entries (E), computed in chunks to limit memory."""
         found = [self.by_entry(chunk, self.compare(chunk)) for chunk in self.chunks(questions)]
         bm25, dense = (
             None if parts[0] is None else np.concatenate([part for part in parts if part is not None])
@@ -112,10 +112,10 @@ class KnowledgeIndex:
         return MatchScores(bm25, dense)
 
     def by_entry(self, questions: Sequence[str], compared: MatchScores) -> MatchScores:
-        """Scores of questions against entries, from the scores `compared` against texts.
+        """Scores [Q, E] of Q questions against E entries, from `compared`: the scores [Q, T] against the texts.
 
-        A known question has score 1 with its own entry. The BM25 scores of a question are scaled so that the best score
-        is at most the coverage of the question: the share of the question that the best entry contains.
+        If a question is in the knowledge base, its score with its own entry is 1. The BM25 scores of a question are
+        scaled so that the best score is at most the coverage: the share of the question that the best entry contains.
         """
         bm25, dense = (None if scores is None else self._join(scores) for scores in compared)
         for row, question in enumerate(questions):
@@ -133,7 +133,10 @@ class KnowledgeIndex:
         return {normalize(question): number for number, entry in numbered for question in entry.questions}
 
     def _weight_by_coverage(self, question: str, scores_E: Scores) -> None:
-        """Multiply the score of each entry by the square root of its coverage of the question; then scale all."""
+        """Multiply the BM25 score of each of E entries by the square root of its coverage; then scale all, in place.
+
+        The coverage of an entry is the share of the question that it contains (`QueryCoverage`).
+        """
         # Entries after the first five get their lowest coverage. More do not change the first five on BANKING77.
         first = np.argsort(-scores_E, kind="stable")[:5]
         covered = np.array([self.coverage.share(question, int(number)) for number in first], np.float32)
@@ -146,7 +149,7 @@ class KnowledgeIndex:
         scores_E *= level / max(scores_E[first[best]], TINY)
 
     def _join(self, scores_QT: Scores) -> Scores:
-        """Scores [Q, E] from 0 to 1: for each entry, the power mean of the `BEST` best scores of its texts."""
+        """Scores [Q, E] of entries from scores [Q, T] of texts: the power mean of the `BEST` best texts of an entry."""
         # Sorted by entry, and within each entry from the highest to the lowest score.
         sorted_QT = np.sort(2.0 * self.owner_T - scores_QT, axis=1)
         sum_QE = np.zeros((len(scores_QT), len(self.entries)))
@@ -176,7 +179,7 @@ def open_index(run: Run, settings: RetrieveSettings) -> KnowledgeIndex:
 
 
 def known_entries(run: Run) -> list[KnowledgeEntry]:
-    """The entries of a run. Raises an error if the knowledge base is missing or empty."""
+    """Read the knowledge base of a run. Raises an error if it is missing or empty."""
     hint = f'"regard index {run.folder} FILE" fills it'
     if not (run.folder / KNOWLEDGE).is_file():
         raise RunError(f"{run.folder}: has no knowledge base ({KNOWLEDGE} is missing); {hint}")
@@ -216,7 +219,7 @@ def store_entries(
 
 
 def _hash(index: KnowledgeIndex) -> str:
-    """A hash of the encoder and the texts of an index."""
+    """A hash of the encoder and the texts of an index, to recognize outdated vectors."""
     assert index.embedder is not None
     digest = hashlib.sha256(index.embedder.mark.encode())
     for text in index.texts:
@@ -225,7 +228,7 @@ def _hash(index: KnowledgeIndex) -> str:
 
 
 def _stored_vectors(run: Run, index: KnowledgeIndex) -> Vectors | None:
-    """The vectors in the run if they belong to the texts and the encoder of this index, otherwise None."""
+    """The vectors stored in the run; None if there are none, or if they are of other texts or another encoder."""
     from safetensors import safe_open
 
     current = _hash(index)
@@ -243,7 +246,7 @@ def _stored_vectors(run: Run, index: KnowledgeIndex) -> Vectors | None:
 
 
 class IndexChange(NamedTuple):
-    """Numbers of added, changed and removed answers, and of all answers and questions."""
+    """Numbers of added, changed and removed answers, and the total numbers of answers and questions."""
 
     added: int
     changed: int
@@ -255,7 +258,10 @@ class IndexChange(NamedTuple):
 def make_run(
     folder: str | Path, entries: Sequence[KnowledgeEntry], encoder: str = "", overrides: Iterable[str] = ()
 ) -> IndexChange:
-    """Make a run that answers from these entries: by BM25 and, if given, by the vectors of the model in `encoder`."""
+    """Make a run without training, which answers from these entries by BM25.
+
+    If `encoder` names the folder of a sentence-embedding model, it also compares by vectors.
+    """
     retrieve: dict[str, Any] = {"method": "bm25", "match_answers": not are_names(entries)}
     if encoder:
         retrieve |= {"method": "hybrid", "encoder": str(Path(encoder).resolve())}
@@ -288,7 +294,10 @@ def log(message: str) -> None:
 
 
 def change(run: Run, before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
-    """Replace the entries `before` by `entries`, and tune the dense weight and the threshold again."""
+    """Replace the knowledge base of a run by `entries`, and tune the dense weight and the threshold again.
+
+    Returns the differences from `before`, the entries that the run had.
+    """
     index = store_entries(run, entries, log)
     tune_run(run, index, log)
     made = count_changes(before, entries)
@@ -297,7 +306,7 @@ def change(run: Run, before: Sequence[KnowledgeEntry], entries: Sequence[Knowled
 
 
 def count_changes(before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
-    """Count the differences. A new answer to a known question counts as changed."""
+    """Count the answers that are different in `entries`. A new answer to a question of `before` counts as changed."""
     old, new = ({normalize(entry.answer): entry for entry in some} for some in (before, entries))
     gone = {normalize(question): key for key in old.keys() - new.keys() for question in old[key].questions}
     added = 0
@@ -313,7 +322,7 @@ def count_changes(before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeE
 
 
 def configure(run: Run, overrides: Iterable[str]) -> list[str]:
-    """Change settings of a run that need no new index. Returns the changed settings as text."""
+    """Change settings of a run; only those in `CHANGEABLE`, which need no new index. Returns them as text."""
     before = run.recipe
     table = with_overrides({}, overrides)
     for name in (f"{group}.{key}" for group, found in table.items() if isinstance(found, dict) for key in found):

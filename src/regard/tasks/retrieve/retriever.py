@@ -17,8 +17,6 @@ from regard.tasks.retrieve.scores import RetrievalScores, right_entries, score
 from regard.tasks.retrieve.settings import RetrieveSettings
 from regard.text.words import ShadedSentence, ShadedWord, word_texts
 
-__all__ = ["Reply", "RetrievalMatch", "Retriever", "load"]
-
 
 @dataclass(frozen=True)
 class RetrievalMatch:
@@ -61,7 +59,7 @@ class Retriever:
     """The tuned settings of each method, while training scores the retriever; otherwise empty."""
 
     def __init__(self, index: KnowledgeIndex, settings: RetrieveSettings | None = None):
-        """From `settings`, if given, the dense weight, threshold, fallback text and number of matches are used."""
+        """`settings` (default: those of the index) give the dense weight, threshold, fallback text and match count."""
         self.index, self.settings = index, settings or index.settings
 
     def __repr__(self) -> str:
@@ -70,12 +68,12 @@ class Retriever:
         return f"<Retriever: {questions:,} questions, {len(entries):,} answers, {method}>"
 
     def search(self, questions: str | Sequence[str], k: int = 0) -> list[list[RetrievalMatch]]:
-        """The answers to each question with a score above 0, best first: at most `k` or, if 0, `retrieve.matches`."""
+        """For each question, the answers with a score above 0, best first: at most `k` (0: `retrieve.matches`)."""
         chunks = self.index.chunks([questions] if isinstance(questions, str) else list(questions))
         return [found for chunk in chunks for found in self._search(chunk, k or self.settings.matches)]
 
     def reply(self, turns: str | Sequence[str]) -> Reply:
-        """The answer to the last turn. If it is short, it is also searched together with the third last turn."""
+        """The answer to the last turn. A short turn ("And on Sundays?") is also searched with the third last turn."""
         turns = [turns] if isinstance(turns, str) else list(turns)
         last = turns[-1] if turns else ""
         alone = self._reply(last)
@@ -90,7 +88,10 @@ class Retriever:
         return longer if is_better else alone
 
     def explain(self, reply: Reply) -> list[ShadedSentence]:
-        """The question as one sentence, with the share of each word in the BM25 score of the best match; empty if 0."""
+        """The question as one sentence, with the share of each word in the BM25 score of the best match.
+
+        The result is empty if this score is 0 or not computed.
+        """
         if self.index.settings.method == "dense" or not reply.matches:
             return []
         best = reply.matches[0]
@@ -136,7 +137,7 @@ class Retriever:
 
 
 def load(run: str | Path, *others: str | Path, **settings: Any) -> Retriever:
-    """Open the run folder of a retriever. Keywords override settings of [retrieve], e.g. method="bm25"."""
+    """Open the run folder of a retriever. Keywords override [retrieve] settings, e.g. method="bm25"."""
     opened = Run.open(run).require("retrieve")
     if others:
         raise RunError(f"{others[0]}: knowledge bases cannot form an ensemble; give one run")

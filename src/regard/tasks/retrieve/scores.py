@@ -1,4 +1,4 @@
-"""Scores of questions against entries, recall and reciprocal rank, and tuning of weight and threshold."""
+"""Retrieval scores: combines BM25 and dense scores, computes recall and MRR, tunes the dense weight and threshold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ TINY = np.float32(1e-6)
 
 
 class MatchScores(NamedTuple):
-    """Scores of questions, [Q, T] against texts or [Q, E] against entries; None for a method that is not used."""
+    """Scores of Q questions by each method: [Q, T] against T texts, or [Q, E] against E entries of a knowledge base.
+
+    A method that is not used has None.
+    """
 
     bm25: Scores | None
     dense: Scores | None
@@ -37,10 +40,10 @@ class MatchScores(NamedTuple):
         return MatchScores(None if method == "dense" else self.bm25, None if method == "bm25" else self.dense)
 
     def total(self, weight: float) -> Scores:
-        """The weighted sum of the scores of both methods, or the scores of the only method. Dense scores have `weight`.
+        """The sum of `weight` times the dense and 1 - `weight` times the BM25 scores, or the scores of the only method.
 
-        Each method is scaled to a best score of 1; the sum, by the weighted sum of both best scores, so that questions
-        can be compared.
+        For the sum, the scores of a question are divided by the best score of their method. The sum is multiplied by
+        the weighted sum of both best scores, so that different questions have comparable scores.
         """
         if self.bm25 is None or self.dense is None:
             only = self.dense if self.bm25 is None else self.bm25
@@ -71,7 +74,7 @@ class RetrievalScores:
 
 
 def rank(scores_QE: Scores, right_Q: Sequence[int]) -> NDArray[np.int64]:
-    """The rank (from 1) of the correct entry of each question. Entries with the same score rank before this entry."""
+    """The rank (from 1) of the correct entry `right_Q` of each question. Entries with the same score rank before it."""
     own_Q1 = np.take_along_axis(scores_QE, np.asarray(right_Q)[:, None], 1)
     return (scores_QE >= own_Q1).sum(1)
 
@@ -101,7 +104,10 @@ def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> l
 
 
 def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
-    """Tune dense weight and threshold of each method on the pairs whose answers are known; empty if fewer than 30."""
+    """Tune the dense weight and the threshold of each method on pairs of a question and its answer.
+
+    Pairs whose answers are not in the index are left out. With fewer than 30 pairs, the result is empty.
+    """
     answers = {normalize(entry.answer) for entry in index.entries}
     pairs = [pair for pair in pairs if normalize(pair.target) in answers]
     if len(pairs) < 30:
@@ -120,7 +126,7 @@ def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, fl
 
 
 def find_weight(compared: MatchScores, right_Q: Sequence[int]) -> float:
-    """The weight (the share of the dense score) with which correct answers rank best.
+    """The weight of the dense scores with the best mean reciprocal rank of the correct entries `right_Q`.
 
     All weights within two standard errors of the best result count as equally good. Of these, the largest weight is
     returned if dense scores alone rank at least as well as BM25 alone; otherwise the smallest.
@@ -134,7 +140,9 @@ def find_weight(compared: MatchScores, right_Q: Sequence[int]) -> float:
 
 
 def tune_run(run: Run, index: KnowledgeIndex, log: Callable[[str], None]) -> RetrieveSettings:
-    """Tune dense weight and threshold on held-out questions; write them into recipe and card; return the settings.
+    """Tune the dense weight and the threshold on the held-out questions of a run; return the new settings.
+
+    Tuned values are written into recipe.toml and card.json.
 
     Values that the user has set stay; values that were tuned before are tuned again. With too few questions, nothing
     changes. For tuning, the held-out questions are removed from the index.

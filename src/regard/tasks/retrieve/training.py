@@ -45,11 +45,11 @@ from regard.training.trainer import Validation
 
 
 def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperature: float) -> Loss:
-    """Contrastive loss of pairs of texts. `one_BV` has the vectors of the first texts, `other_BV` of the second texts.
+    """Contrastive loss with in-batch negatives. `one_BV`, `other_BV`: the vectors of first and second texts of B pairs.
 
     It is the cross-entropy of finding the second text of a pair among the second texts of all pairs, averaged with the
-    same for first texts. Vectors have length one. `group_B` has the index of the answer of each pair: pairs with the
-    same answer are not negatives of each other.
+    same for first texts. Vectors have V elements and length one. `group_B` has the index of the answer of each pair:
+    pairs with the same answer are not negatives of each other.
     """
     scores_BB = (one_BV @ other_BV.mT).float() / temperature
     same_BB = group_B[:, None] == group_B[None, :]
@@ -62,12 +62,12 @@ def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperat
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Pairs of a text and its partner: another text of the same answer."""
+    """Pairs of a text and a positive: another text (question or answer) of the same entry of the knowledge base."""
 
     texts: tuple[TokenSource, ...]
-    """All texts and partners, sorted by length and divided into parts, so that they need little padding."""
+    """All texts and positives, sorted by length and divided into parts, so that they need little padding."""
     place_R: Tensor
-    """R = 2 B rows: where each of the B texts, and then each of the B partners, is in the concatenated parts."""
+    """R = 2 B rows: where each of the B texts, and then each of the B positives, is in the concatenated parts."""
     group_B: Tensor
     """Index of the answer of each pair."""
 
@@ -86,7 +86,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
 
     def __init__(self, recipe: Recipe, data: PreparedKnowledge, model: Network, group: ProcessGroup | None = None):
         groups = [texts_of(entry, answers=recipe.task.match_answers) for entry in data.train]
-        groups = [texts for texts in groups if len(texts) > 1]  # a single text has no partner
+        groups = [texts for texts in groups if len(texts) > 1]  # a single text has no positive
         self.sizes = np.array([len(texts) for texts in groups])
         self.group_T = np.repeat(np.arange(len(groups)), self.sizes)
         self.first = np.cumsum([0, *self.sizes[:-1]])
@@ -101,7 +101,10 @@ class RetrieveTrainUnit(StreamTrainUnit):
         self.right = right_entries(self.known, data.valid)
 
     def batch(self, position: int) -> PairBatch:
-        """The texts at this position of the stream with their partners; some tokens become UNK (word dropout)."""
+        """The batch at this position of the training stream: texts, each with a positive (a text of the same answer).
+
+        Some tokens are replaced by UNK (word dropout).
+        """
         chance = np.random.Generator(np.random.PCG64([self.recipe.train.seed % (1 << 64), position]))
         batch = self._join(self.stream.at(position), chance)
         hidden = self.recipe.task.word_dropout * self.stage.strength
@@ -115,7 +118,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return self._join(index, np.random.default_rng(0))
 
     def rows(self, batch: PairBatch, first: int, every: int) -> tuple[PairBatch, Rows | None]:
-        """The whole batch for the first process: a batch is not divided, because its pairs are negatives of each other.
+        """The whole batch for the first process. It is not divided, because its pairs are negatives of each other.
 
         The other processes compute one pair with weight 0. To use them, make `train.gradient_accumulation` a multiple
         of the number of processes: then each process computes whole batches.
@@ -136,7 +139,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return sum(self.cost.training(text=rows, token=rows * size, pair=rows * size**2) for rows, size in shapes)
 
     def validate(self, model: Network) -> Validation:
-        """Recall and reciprocal rank of the validation questions, which are compared by vectors only."""
+        """Recall and mean reciprocal rank of the validation questions, compared by vectors only (without BM25)."""
         embedder = TrainedEmbedder(model, self.data.tokenizer, self.by_vectors)
         index = KnowledgeIndex(self.known, self.by_vectors, embedder)
         dense_QE = index.compare_all([pair.source for pair in self.data.valid]).total(1.0)
@@ -177,7 +180,7 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return make_retrieval_plan(examples.facts, given)
 
     def workload(self, recipe: Recipe, examples: TrainingKnowledge) -> Workload:
-        """Estimate the computation of an epoch: as if all texts had mean length. Each pair needs two passes."""
+        """Estimate the computation of an epoch, for texts of mean length. Both texts of a pair are encoded."""
         data = examples.facts
         tokens = round(min(data.tokens, recipe.task.max_tokens))
         amounts = {"text": data.texts, "token": data.texts * tokens, "pair": data.texts * tokens**2}
@@ -190,13 +193,12 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
                 "no answer has two questions, so there are no pairs to train on; set retrieve.match_answers = true"
             )
         write_entries(run.folder / KNOWLEDGE, examples.entries)
-        tokenizer = learn_tokenizer(run, recipe, (text for texts in groups for text in texts), log, base)
-        run.write_sizes(vocabulary=tokenizer.size)
+        learn_tokenizer(run, recipe, (text for texts in groups for text in texts), log, base)
         _write_store(run, examples)
 
     def open_data(self, run: Run, log: Log) -> PreparedKnowledge:
         if not run.recipe.data.train:
-            raise RunError(f'{run.folder}: was made by "regard index" and not trained; there is nothing to resume')
+            raise RunError(f'{run.folder}: made by "regard index --create", so there is no training to continue')
         folder = open_store_folder(run, lambda: _write_store(run, self.read(run.recipe)))
         valid, test = ([Pair(*pair) for pair in read_held_out(folder, part, "questions")] for part in HELD_OUT)
         return PreparedKnowledge(run.tokenizers[0], read_entries(folder / "train.jsonl"), valid, test)
@@ -215,14 +217,14 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return 2.0 + 1 / recipe.task.temperature  # about half of the maximum: similarities are from -1 to 1
 
     def predictor(self, run: Run, data: PreparedKnowledge, log: Log) -> Retriever:
-        """A retriever with tuned dense weight and threshold, whose index does not have the held-out questions."""
+        """A retriever with tuned dense weight and threshold, to be scored. Its index has no held-out questions."""
         index = KnowledgeIndex(data.train, run.recipe.task, open_embedder(run, run.recipe.task))
         retriever = Retriever(index, tune_run(run, index, log))
         retriever.tuned = run.card.get("tuned", {})
         return retriever
 
     def score(self, predictor: Retriever, examples: Sequence[Pair]) -> Scored:
-        """Recall and reciprocal rank of the method of the run, and of each method alone."""
+        """Recall and mean reciprocal rank with the run's `retrieve.method`, and with each method that was tuned."""
         compared = predictor.index.compare_all([pair.source for pair in examples])
         right = right_entries(predictor.index.entries, examples)
         methods = {}
@@ -236,7 +238,7 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return data.valid  # never the test part, because `tune_run` uses these questions
 
     def complete(self, run: Run, data: PreparedKnowledge) -> None:
-        """Index all entries, held-out questions included."""
+        """Write the vectors of all entries into the run, including the held-out questions."""
         store_entries(run, known_entries(run))
 
     def folder(self, recipe: Recipe) -> Path:

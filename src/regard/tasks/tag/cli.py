@@ -94,7 +94,7 @@ def score(opened: Run, options: argparse.Namespace) -> int:
     if options.file != "-":
         labeled = conll.read_tagged(Corpus(options.file), column)
     elif not (labeled := list(conll.read_columns(read_input_lines(forgiving=True), STDIN, column))):
-        raise CorpusError(STDIN, "no words found")
+        raise CorpusError(STDIN, f"no words found; give {conll.FORMATS}")
 
     from regard.tasks.tag.tagger import load
 

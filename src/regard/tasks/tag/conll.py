@@ -39,7 +39,7 @@ class TaggedSentence(NamedTuple):
 
 
 def read_tagged(corpus: Corpus, column: int = 0) -> list[TaggedSentence]:
-    """The sentences of a file. `column` of the labels is counted from 1; 0: the last column, or UPOS of CoNLL-U."""
+    """Read the sentences of a file. The labels are in `column`, counted from 1; 0: the last column (CoNLL-U: UPOS)."""
     path = single_file(corpus, "words and labels")
     suffix = split_suffix(path)[0]
     if suffix == ".jsonl":
@@ -51,7 +51,7 @@ def read_tagged(corpus: Corpus, column: int = 0) -> list[TaggedSentence]:
     else:
         raise CorpusError(path, f"not a file of labeled words; the formats are {FORMATS}")
     if not found:
-        raise CorpusError(corpus.source, "no words found")
+        raise CorpusError(corpus.source, f"no words found; the formats are {FORMATS}")
     return found
 
 
@@ -68,7 +68,7 @@ def read_columns(lines: Iterable[str], where: str | Path, column: int) -> Iterat
 
 
 def read_words(path: str | Path) -> Iterator[tuple[str, ...]]:
-    """The words of each sentence of a file, with or without labels."""
+    """Yield the words of each sentence of a file, which may have labels; the labels are ignored."""
     path = Path(path)
     suffix = split_suffix(path)[0]
     if suffix == ".jsonl":
@@ -103,7 +103,7 @@ def write_conll(sentences: Iterable[TaggedSentence]) -> Iterator[str]:
 
 
 def _sentences(lines: Iterable[str]) -> Iterator[list[tuple[int, list[str]]]]:
-    """Line number and columns of each word, for each sentence, without comments and lines that start a document."""
+    """Yield for each sentence the line number and the columns of its words, without comments and -DOCSTART- lines."""
     numbered = ((number, _COLUMN.findall(line)) for number, line in enumerate(lines, 1))
     for has_words, group in groupby(numbered, key=lambda row: bool(row[1]) and row[1][0] != "-DOCSTART-"):
         rows = list(group) if has_words else []
@@ -121,7 +121,7 @@ def _read_conllu(path: Path, column: int = 0) -> Iterator[TaggedSentence]:
     """Read syntactic words: contractions such as "du" are read as their parts, and empty nodes are left out."""
     column = column or 4  # UPOS, the universal part of speech
     if column > FIELDS:
-        raise CorpusError(path, f"CoNLL-U has {FIELDS} columns, so tag.column cannot be {column}")
+        raise CorpusError(path, f"tag.column = {column}, but CoNLL-U has {FIELDS} columns; choose one of them, or 0")
     for rows in read_conllu_rows(path):
         words = [fields for _, fields in rows if fields[0].isdecimal()]
         if words:

@@ -1,4 +1,4 @@
-"""Training data of taggers: sentences as tensors of word pieces, held-out parts, and the store."""
+"""Training data of taggers: sentences as tensors of subwords, held-out parts, and the encoded data in a run folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from regard.text.tokenizer import EOS, SOS, Tokenizer
 
 @dataclass(frozen=True)
 class TagBatch(TensorBatch):
-    """Sentences, whose words are sequences of pieces, and the labels of the words."""
+    """B sentences of T words, each word a sequence of S subwords or characters; and the labels of the words."""
 
     ids_BTS: Tensor
     mask_BTS: Tensor
@@ -58,7 +58,7 @@ def make_words(
     sentences: Sequence[Sentences], pad: int, labels: Sequence[Sequence[int]] = (),
     index: NDArray[np.int64] | None = None,
 ) -> TagBatch:  # fmt: skip
-    """Make a batch of sentences, in which each word is a list of pieces. `labels` has the label index of each word."""
+    """Make a batch of sentences, in which each word is a list of token ids. `labels`: the label index of each word."""
     made = make_documents(sentences, pad, index=index)
     target_BT = torch.zeros(made.mask_BUS.shape[:2], dtype=torch.int64)
     if labels:
@@ -69,7 +69,7 @@ def make_words(
 def encode_words(
     sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, settings: TagSettings
 ) -> list[list[list[int]]]:
-    """The pieces of each word of each sentence, with SOS before and EOS after each word."""
+    """The token ids of each word of each sentence, with SOS before and EOS after each word. Long words are cut."""
     distinct = list(dict.fromkeys(chain.from_iterable(sentences)))
     words, most = {}, settings.max_word_pieces
     for word, ids in zip(distinct, tokenizer.encode_many(distinct), strict=True):
@@ -79,7 +79,7 @@ def encode_words(
 
 
 class WordWindow(NamedTuple):
-    """The words from `start` to `end` are read; only labels from `first` to `last` are used. Ends are not included."""
+    """A part of a long sentence. The model reads words `start` to `end` - 1; labels `first` to `last` - 1 are used."""
 
     start: int
     end: int
@@ -107,7 +107,7 @@ CLITICS = "clitics.jsonl"
 
 @dataclass(frozen=True)
 class SentenceFacts:
-    """Statistics of the training data, for the plan."""
+    """Statistics of the training data, from which the plan chooses settings."""
 
     sentences: int
     words: float
@@ -130,7 +130,7 @@ class SentenceFacts:
 
 @dataclass(frozen=True)
 class PreparedSentences(PreparedData[DocumentStore, TaggedSentence]):
-    """In the store, a "document" is a sentence, and the "sentences" of a document are its words, each with a label."""
+    """The data of a tagger. A "document" in its `DocumentStore` is a sentence, and the "sentences" are words."""
 
     labels: tuple[str, ...]
     clitics: tuple[str, ...]
@@ -138,7 +138,10 @@ class PreparedSentences(PreparedData[DocumentStore, TaggedSentence]):
 
 
 class TrainingSentences:
-    """The labeled sentences of all parts. A sentence of the training files is never in two parts."""
+    """The labeled sentences for training, validation and test, read from files.
+
+    If a part has no file of its own, sentences of the training files are held out; equal sentences stay in one part.
+    """
 
     def __init__(self, data: DataSettings, settings: TagSettings, seed: int):
         read = partial(read_tagged, column=settings.column)
@@ -201,7 +204,7 @@ class TrainingSentences:
 
 
 def write_store(run: Run, sentences: TrainingSentences, log: Log) -> None:
-    """Encode the sentences and write them into the store of a run; long sentences in parts of about equal length."""
+    """Encode the sentences and write them into the folder store/ of a run. Long sentences are divided into parts."""
     log(f"encoding {len(sentences):,} sentences")
     settings: TagSettings = run.recipe.task
     tokenizer, learned = run.tokenizers[0], learned_scheme(sentences.scheme)

@@ -32,7 +32,7 @@ def read(given: str) -> Sentence:
     ):
         if words := next(read_words(given), ()):
             return words
-        raise CorpusError(given, "no words found")
+        raise CorpusError(given, "no words found; give a text, or a file with words")
     return text_or_file(given)
 
 

@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """The scheme of the labels of these sentences."""
+    """Find how the labels of these sentences mark spans: "BIO", "IOB1", "BIOES", or "plain" if they mark none."""
     prefixes: set[str] = set()
     begun_by: set[str] = set()
     for labels in sentences:
@@ -87,7 +87,7 @@ def learned_scheme(found: Scheme) -> Scheme:
 
 
 def all_labels(some: Iterable[str], scheme: Scheme) -> tuple[str, ...]:
-    """The labels `some` and all other labels that `scheme` has for the same types, e.g. I-NP for B-NP; sorted."""
+    """The labels `some`, with all other labels that `scheme` has for the same types, e.g. I-NP if B-NP is in `some`."""
     prefixes = {"plain": "", "BIOES": "BIES"}.get(scheme, "BI")
     found = set(some)
     return tuple(sorted(found | {prefix + label[1:] for label in found - {OUTSIDE} for prefix in prefixes}))

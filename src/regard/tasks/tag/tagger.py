@@ -26,8 +26,6 @@ from regard.tasks.tag.spans import Scheme, all_labels, find_scheme, find_spans, 
 from regard.tasks.tag.words import treebank_words
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
-__all__ = ["TaggedSpan", "TaggedText", "Tagger", "load"]
-
 LONGEST_EXPLAINED = 100
 """Maximum number of words of a sentence for which the influence between words is computed."""
 
@@ -47,12 +45,15 @@ class LabelScheme:
         self.merge_LK[range(len(learned)), [self.number[label] for label in merged]] = 1.0
 
     def merge_counts(self, counts: Sequence[int]) -> dict[str, int]:
-        """Counts of the returned labels, from counts of the trained labels; without labels that never occur."""
+        """Convert counts of the trained labels to counts of the returned labels, without labels that never occur."""
         sums = (torch.tensor(counts, dtype=torch.float64) @ self.merge_LK).long().tolist()
         return {label: count for label, count in zip(self.labels, sums, strict=True) if count}
 
     def convert(self, path_T: Sequence[int], shares_TK: Sequence[Sequence[float]], top: int) -> list[WordTag]:
-        """The answer for each word, from its trained label (`path_T`: index) and the shares of the returned labels."""
+        """Make the result for each of T words. `path_T`: index of its trained label, as predicted.
+
+        `shares_TK`: the probabilities of the K returned labels; the result has the `top` most probable ones.
+        """
         words = []
         tags = rewrite([self.learned[number] for number in path_T], self.scheme)
         for tag, shares_K in zip(tags, shares_TK, strict=True):
@@ -186,7 +187,7 @@ class Tagger:
         return (loss_VT[1:] - loss_VT[:1]).t()
 
     def _divide(self, sentence: Sentence) -> tuple[str, tuple[str, ...], list[tuple[int, int]]]:
-        """The text, its words, and the start and end of each word in the text."""
+        """Divide a sentence into words: return its text, the words, and the start and end of each word in the text."""
         if isinstance(sentence, str):
             found = treebank_words(sentence, self.clitics)
             return sentence, tuple(word.text for word in found), [(word.start, word.end) for word in found]

@@ -46,7 +46,7 @@ class TagTrainUnit(StreamTrainUnit):
         super().__init__(recipe, data, model, group, (words, np.zeros_like(words)), data.train.weights)
 
     def loss(self, model: TaggerModel, batch: TagBatch) -> Loss:
-        """Negative log-likelihood of the labels by the CRF, summed over words."""
+        """Negative log-likelihood of the correct label sequences under the CRF, summed over the batch."""
         smoothing = self.recipe.train.label_smoothing if model.training else 0.0
         logits_BTL = model(batch)
         smoothed = model.crf.negative_log_likelihood(logits_BTL, batch.target_BT, batch.mask_BT, smoothing).sum()
@@ -112,7 +112,7 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         return {"vocabulary": recipe.tokenizer.vocab_size, "labels": examples.facts.labels}
 
     def workload(self, recipe: Recipe, examples: TrainingSentences) -> Workload:
-        """Estimate the computation of an epoch: as if all words had mean length. Each word also has SOS and EOS."""
+        """Estimate the computation of an epoch, for words of mean length, with SOS and EOS in each word."""
         facts = examples.facts
         words = round(facts.total)
         pieces = round(words * (facts.word_length + 2))
@@ -125,8 +125,7 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
             raise SettingsError(f'the label "{label}" is unknown to the run that is fine-tuned; train a new run')
         run.write_labels(labels)
         texts = (" ".join(sentence.tokens) for sentence in examples.parts.train())
-        tokenizer = learn_tokenizer(run, recipe, texts, log, base, "pieces")
-        run.write_sizes(vocabulary=tokenizer.size, labels=len(labels))
+        learn_tokenizer(run, recipe, texts, log, base, "pieces", labels=len(labels))
         write_store(run, examples, log)
 
     def open_data(self, run: Run, log: Log) -> PreparedSentences:

@@ -1,4 +1,4 @@
-"""Translate: from sentences in one language to sentences in another."""
+"""The task "translate": translate sentences of one language into another."""
 
 from __future__ import annotations
 

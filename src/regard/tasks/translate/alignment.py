@@ -52,7 +52,10 @@ class Aligner:
         ]
 
     def word_maps(self, texts: Sequence[str], targets: Sequence[str]) -> dict[bool, list[dict[str, Tensor]]]:
-        """Return `maps[shift][pair][layer]`: weights [H, T, S] between words; `shift` is an option of `word_map`."""
+        """Return `maps[shift][pair][layer]`: cross-attention [H heads, T target words, S source words].
+
+        With `shift` False, a target word has the weights of the step that predicts it; with True, of the next step.
+        """
         return self._map(texts, targets, (False, True), BATCH_TOKENS)[1]
 
     def _map(

@@ -74,7 +74,7 @@ class Results(BaseModel):
 
 
 class Piece(NamedTuple):
-    """A text in a queue. All texts of a batch have the same settings, `nbest` and `details`."""
+    """A text, or a part of a long text, in a queue. All texts of a batch have equal settings, `nbest` and `details`."""
 
     text: str
     settings: SearchSettings

@@ -20,6 +20,7 @@ from regard.documents import FORMAT_NAMES, Document, parse
 from regard.errors import SettingsError
 from regard.files import (
     STDIN,
+    chunks,
     file_sha256,
     first_of,
     is_stream,
@@ -32,7 +33,7 @@ from regard.files import (
 )
 from regard.registry import FORMATS
 from regard.run import Run, open_together
-from regard.tasks.translate.output import TranslationFile, chunks, chunks_as_they_come, translate_document
+from regard.tasks.translate.output import CHUNK, TranslationFile, chunks_as_they_come, translate_document
 from regard.terminal import Command, Parser, add_scoring, add_search, progress, search_settings
 from regard.training.signals import interruptible
 
@@ -65,7 +66,7 @@ def read_document(options: argparse.Namespace, kind: str, run: Run) -> Document:
     if options.nbest > 1:
         raise SettingsError(f"--nbest {is_whole}")
     if options.out and not Path(options.out).absolute().parent.is_dir():
-        raise SettingsError(f"--out {options.out}: there is no folder {Path(options.out).parent}")
+        raise SettingsError(f"--out {options.out}: there is no folder {Path(options.out).parent}; create it first")
     if options.text is not None:
         document = parse("the text", f"{options.text}\n".encode(), format=kind)
     else:
@@ -154,7 +155,7 @@ def run(options: argparse.Namespace) -> int:
     if options.out:
         return into_file(options, lines, translate, {"engine": engine, "search": asdict(settings)})
     numbers = count(1)
-    for chunk in chunks_as_they_come(lines) if options.file == "-" else chunks(lines):
+    for chunk in chunks_as_they_come(lines) if options.file == "-" else chunks(lines, CHUNK):
         for answer in translate(chunk):
             print(show(answer, options, next(numbers)))
         sys.stdout.flush()
@@ -290,7 +291,7 @@ def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Tran
     ):
         try:
             piped = file == "-"
-            for chunk in chunks(output.rest_of_pipe(lines) if piped else islice(lines, output.done, None)):
+            for chunk in chunks(output.rest_of_pipe(lines) if piped else islice(lines, output.done, None), CHUNK):
                 output.write(show(answer, options) for answer in translate(chunk))
                 if piped:
                     output.remember(chunk)
@@ -337,7 +338,7 @@ def run_score(options: argparse.Namespace) -> int:
     translator = load(options.run, *options.ensemble)
     if not options.json:
         print("log-probability\tper token\tscore\ttarget")
-    for chunk in chunks(chain(first, pairs)):
+    for chunk in chunks(chain(first, pairs), CHUNK):
         for answer in translator.score([pair.source for pair in chunk], [pair.target for pair in chunk], **search):
             if options.json:
                 print(json.dumps(answer.as_dict(), ensure_ascii=False))

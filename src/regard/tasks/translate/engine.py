@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from regard.config import SearchSettings
 from regard.data.pairs import Pair
 from regard.errors import ModelError, SettingsError, UnwritableError
-from regard.export import check_export, export_run, exporting, fingerprint, folder_name, read_mark
-from regard.export.ctranslate2 import LONGEST, import_ctranslate2, obstacle
+from regard.export import check_export, export_run, exporting, fingerprint, folder_name, read_mark, require_exportable
+from regard.export.ctranslate2 import LONGEST, obstacle
 from regard.export.ctranslate2 import Quantization as Quantization
 from regard.run import Run
 from regard.system import usable_cores
@@ -67,7 +67,8 @@ class Engine:
     """A converted model, run by one single-threaded worker per core: faster than one worker with many threads."""
 
     def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, *, workers: int = 0):
-        ctranslate2 = import_ctranslate2()
+        import ctranslate2
+
         self.source, self.target = source, target
         mark, workers = read_mark(folder), workers or usable_cores()
         kind = mark.get("quantization", "float32")
@@ -110,7 +111,7 @@ class Engine:
         if sources and (most := max(map(len, sources)) + 1) > self.longest:
             problem = f"a sentence of {most} tokens is longer than the {self.longest} positions of the exported model"
             advice = f"set search.max_source_tokens below {self.longest}, so that long lines are split"
-            raise ModelError(f"{problem}; cut the sentence, or {advice}")
+            raise ModelError(f"{problem}; shorten the sentence, or {advice}")
         longest = [min(limit, self.longest) for limit in longest]
         exact = stop == "exact"
         options = {
@@ -182,6 +183,7 @@ def _spell(sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[lis
 
 def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0, log: Log | None = None) -> Engine:
     """Open the engine of a run. One process converts the model on first use, or if the weights have changed."""
+    require_exportable(run.recipe, "ctranslate2", where=run.folder)
     folder = engine_folder(run, quantization)
     if not _is_current(folder, run, log):
         if not os.access(run.folder, os.W_OK):
@@ -210,7 +212,10 @@ def engine_folder(run: Run, quantization: Quantization) -> Path:
 
 
 def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_limit: bool) -> list[list[int]]:
-    """Return batches of sentence indices, sorted by length. If `one_limit`, `longest` is equal in a batch."""
+    """Return batches of sentence indices, longest sentences first. `longest`: the maximum length of each output.
+
+    If `one_limit`, all sentences of a batch have the same maximum length of the output.
+    """
     batches: list[list[int]] = []
     for place in sorted(range(len(sources)), key=lambda place: (-len(sources[place]), -longest[place])):
         full = not batches or len(batches[-1]) == BATCH
@@ -253,9 +258,8 @@ class FastTranslator:
         if details or settings.no_repeat_ngram_size or settings.min_length:
             found = self._scored(sources, list(found), settings, details)
         for number, hypotheses in found:  # meanwhile, the workers translate other sentences
-            given = texts[places[number]], self.engine.target, self.scripts
-            first, *rest = [make_translation(*given, one) for one in hypotheses]
-            results[places[number]] = replace(first, alternatives=tuple(rest))
+            text = texts[places[number]]
+            results[places[number]] = make_translation(text, self.engine.target, self.scripts, *hypotheses)
         return results
 
     def _scored(
@@ -291,7 +295,11 @@ def open_fast(
     quantization: Quantization = "int8",
     log: Log | None = None,
 ) -> FastTranslator | None:
-    """Open the run with CTranslate2; None if torch is used (`choose_engine`), also if "auto" cannot write the model."""
+    """Open the run with CTranslate2, or return None if torch must be used (`choose_engine`).
+
+    With "auto", the result is also None if the converted model cannot be written. `asked`: given command-line options
+    that need torch.
+    """
     if choose_engine(wanted, run, search, asked) == "torch":
         return None
     try:

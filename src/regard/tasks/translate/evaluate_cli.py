@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from regard.config import Corpus
 from regard.data.pairs import Languages, Pair, read_corpus
 from regard.errors import CorpusError, SettingsError
-from regard.files import read_lines, write_atomically
+from regard.files import chunks, read_lines, write_atomically
 from regard.run import Run
 from regard.terminal import (
     QUIET,
@@ -156,7 +156,6 @@ def _translated(
     from regard.tasks.translate.cli import MANY_LINES, Translate, by_torch, log
     from regard.tasks.translate.engine import open_fast
     from regard.tasks.translate.evaluate import System
-    from regard.tasks.translate.output import chunks
     from regard.tasks.translate.translation import texts_of
 
     wanted = replace(run.recipe.search, **search)

@@ -12,25 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from regard.documents import Document
 from regard.errors import CorpusError, SettingsError
-from regard.files import is_stream, write_atomically
+from regard.files import chunks, is_stream, write_atomically
 from regard.system import sync_folder
 from regard.tasks.translate.translation import Translation
 
-Line = TypeVar("Line")
-
 CHUNK = 2000
 """Lines translated together: many, so that batches have similar lengths, but so few that results appear soon."""
-
-
-def chunks(lines: Iterable[Line], size: int = CHUNK) -> Iterator[list[Line]]:
-    """Yield the lines, or other items, in lists of `size`; the last may be shorter."""
-    lines = iter(lines)
-    while chunk := list(islice(lines, size)):
-        yield chunk
 
 
 def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 0.05) -> Iterator[list[str]]:
@@ -74,7 +65,7 @@ def translate_document(
     document, missing addresses and placeholders have been restored; numbers have not.
     """
     translations: dict[str, Translation] = {}
-    for chunk in chunks(dict.fromkeys(document.texts)):
+    for chunk in chunks(dict.fromkeys(document.texts), CHUNK):
         translations |= zip(chunk, translate(chunk), strict=True)
         advance(len(chunk))
     found = [translations[text] for text in document.texts]
@@ -103,7 +94,7 @@ class TranslationFile(AbstractContextManager["TranslationFile"]):
                 self.done = self._begin(resume)
             self._file = self.part.open("a", encoding="utf-8")
         except OSError as error:
-            raise CorpusError(str(path), f"cannot write ({error.strerror})") from None
+            raise CorpusError(str(path), f"cannot be written ({error.strerror})") from None
 
     def _begin(self, resume: bool) -> int:
         """Return the number of complete lines in the partial file, after removing an incomplete last line."""

@@ -105,12 +105,13 @@ class Translation:
 
 
 def make_translation(
-    source: str, target: Tokenizer, scripts: Scripts, found: Hypothesis | EngineHypothesis
+    source: str, target: Tokenizer, scripts: Scripts, *found: Hypothesis | EngineHypothesis
 ) -> Translation:
-    """Convert the output of a search to text, and add flags."""
-    text = target.decode(found.tokens)
-    tokens, flags = tuple(map(target.token, found.tokens)), find_flags(source, text, found.ended, scripts)
-    return Translation(source, text, found.score, tokens, found.log_probs, found.ended, flags)
+    """Convert the outputs of a search, best first, to a translation with flags and alternatives."""
+    best, text = found[0], target.decode(found[0].tokens)
+    tokens, flags = tuple(map(target.token, best.tokens)), find_flags(source, text, best.ended, scripts)
+    alternatives = tuple(make_translation(source, target, scripts, other) for other in found[1:])
+    return Translation(source, text, best.score, tokens, best.log_probs, best.ended, flags, alternatives)
 
 
 def texts_of(translations: Iterable[Translation]) -> list[str]:
@@ -120,10 +121,7 @@ def texts_of(translations: Iterable[Translation]) -> list[str]:
 def search_with_retries(
     inputs: list[Input], settings: SearchSettings, search: Callable[[list[Input], SearchSettings], list[Translation]]
 ) -> list[Translation]:
-    """Search; then, if `settings.retry_failures`, search again for inputs whose output loops or is empty.
-
-    The second search blocks repeated n-grams, and its output must have at least one token.
-    """
+    """Search; then, if `retry_failures`, search again where the output loops or is empty, with blocked n-grams."""
 
     def failed(translation: Translation) -> bool:
         return "empty" in translation.flags or "loops" in translation.flags

@@ -193,9 +193,8 @@ class Translator:
             if tree:
                 trees = search_trees(states, len(batch), self.target.token)
             for index, hypotheses, grown in zip(indices, found, trees, strict=True):
-                given = inputs[index].text, self.target, self.scripts
-                first, *rest = [make_translation(*given, hypothesis) for hypothesis in hypotheses[:nbest]]
-                results[index] = replace(first, alternatives=tuple(rest), tree=grown)
+                made = make_translation(inputs[index].text, self.target, self.scripts, *hypotheses[:nbest])
+                results[index] = replace(made, tree=grown)
             if settings.replace_unknown:
                 self._replace_unknown(results, indices, [hypotheses[0].tokens for hypotheses in found])
         return results

@@ -21,7 +21,7 @@ from regard.data.batches import TokenSource, make_batch, make_sources
 from regard.data.pairs import Pair
 from regard.errors import SettingsError
 from regard.export import fingerprint
-from regard.files import write_atomically
+from regard.files import chunks, write_atomically
 from regard.run import Run
 from regard.tasks.translate.alignment import text_side
 from regard.tasks.translate.translator import Translator, load
@@ -85,16 +85,19 @@ def explain(
 def compare_explanations(
     translator: Translator, examples: Sequence[ExplainedExample], ways: Ways = EVERY_WAY, **settings: Any
 ) -> Faithfulness:
-    """Measure how faithful `ways` (by name: method, options) are; `settings` are those of `measure_faithfulness`."""
+    """Measure how faithful attribution methods are to the model.
+
+    `ways` has the method and its options by name; `settings` are arguments of `measure_faithfulness`.
+    """
     ways = {name: (method, _options(translator, options)) for name, (method, options) in ways.items()}
     cases = [read_case(translator, one) for one in examples if one.source.strip() and one.target.strip()]
     return measure_faithfulness(translator.model, cases, ways, **settings)
 
 
 def read_case(translator: Translator, example: ExplainedExample) -> ExplainedPair:
-    """Convert a text pair to tokens and words."""
+    """Convert a text pair to the tensors and words that the attribution methods need."""
     if not example.source.strip():
-        raise SettingsError("the text is empty; there is nothing to explain")
+        raise SettingsError("the text is empty; give a text to explain")
     ids = translator.source.encode(example.source), translator.target.encode(example.target)
     batch = make_batch([ids], translator.source.pad, translator.target.pad).to(translator.model.output.weight.device)
     source, target = text_side(translator.source, example.source), text_side(translator.target, example.target)
@@ -128,16 +131,16 @@ def identify(translator: Translator, lines: Sequence[str], *, whole_vocabulary: 
     """
     encoded = sorted({tuple(ids) for ids in translator.source.encode_many(list(lines)) if ids})
     if len(encoded) < FEWEST:
-        raise SettingsError(f"token identifiability needs {FEWEST} different held-out lines, not {len(encoded)}")
+        problem = f"token identifiability needs {FEWEST} different held-out lines, not {len(encoded)}"
+        raise SettingsError(f"{problem}; give more pairs with --pairs")
     Random(1).shuffle(encoded)
     encoded = encoded[:MOST]
     cut = round(0.7 * len(encoded))  # as in Brunner et al.
     device = translator.model.output.weight.device
 
     def read(sentences: Sequence[tuple[int, ...]]) -> Iterator[TokenSource]:
-        ordered = [list(ids) for ids in sorted(sentences, key=len)]
-        for start in range(0, len(ordered), 64):
-            yield make_sources(ordered[start : start + 64], translator.source.pad).to(device)
+        for some in chunks(map(list, sorted(sentences, key=len)), 64):
+            yield make_sources(some, translator.source.pad).to(device)
 
     train, test = (encoder_states(translator.model, read(part)) for part in (encoded[:cut], encoded[cut:]))
     table_VD = embedding_table(translator.model).cpu().float() if whole_vocabulary else None
@@ -160,10 +163,9 @@ class CorpusMeasurements(NamedTuple):
 def survey(
     run: Run, pairs: Sequence[Pair] = (), *, sentences: int, log: Callable[[str], None] = lambda message: None
 ) -> CorpusMeasurements:
-    """Measure faithfulness and token identifiability, and store the results in the run.
+    """Measure the faithfulness of explanations and token identifiability, and store both in the run folder.
 
-    Faithfulness is measured on the first `sentences` of `pairs`, token identifiability on all their source sentences.
-    If `pairs` is empty, the held-out pairs of the run are used.
+    `pairs` are, by default, the held-out pairs of the run. Faithfulness uses the first `sentences` pairs.
     """
     pairs = [pair for pair in pairs or run.held_out() if pair.source.strip() and pair.target.strip()]
     if not pairs:

@@ -42,7 +42,7 @@ from regard.data.builtin import Phrase, Roles, corpus_of, part_of, read_phrases
 from regard.data.pairs import Pair, read_corpus
 from regard.data.records import Parse, read_conllu
 from regard.errors import CorpusError, ModelError, SettingsError
-from regard.files import read_lines
+from regard.files import chunks, read_lines
 from regard.layers.hooks import attention_hooks, trace
 from regard.models.base import Seq2Seq
 from regard.run import Run
@@ -102,10 +102,13 @@ def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
 def parsed_examples(
     path: str, target: str, count: int, translate: Callable[[list[str]], list[str]]
 ) -> list[AnnotatedExample]:
-    """Return the first sentences of the CoNLL-U file `path`; their translations are lines of `target`, or new ones."""
+    """Return the first `count` sentences of the CoNLL-U file `path`, with their dependencies and translations.
+
+    The translations are the lines of the file `target` or, if it is empty, made by `translate`.
+    """
     parses = list(islice(read_conllu(path), count))
     if not parses:
-        raise CorpusError(path, "has no sentence")
+        raise CorpusError(path, "has no sentence; give a CoNLL-U file with sentences")
     if not target:
         targets = translate([parse.text for parse in parses])
     elif len(targets := list(islice(read_lines(target), count))) < len(parses):
@@ -118,10 +121,9 @@ def parsed_examples(
 
 
 def with_links(examples: Sequence[AnnotatedExample], path: str, first: int = 0) -> list[AnnotatedExample]:
-    """Add the word alignments of a file in the Pharaoh format ("0-0 1-2") to the examples, line by line.
+    """Add the word alignments in the file `path`, which has a line such as "0-0 1-2" for each example.
 
-    The file counts words that are separated by spaces or, in sources from a CoNLL-U file, the words of that file.
-    `first` is the index of the first word: 0 or 1.
+    Indices start at `first`. They count words separated by spaces, or the source words of a CoNLL-U file.
     """
     lines = list(islice(read_lines(path), len(examples)))
     if len(lines) < len(examples):
@@ -146,10 +148,10 @@ def with_links(examples: Sequence[AnnotatedExample], path: str, first: int = 0) 
     return linked
 
 
-def training_text(run: Run) -> list[Pair]:
+def training_text(run: Run) -> list[AnnotatedExample]:
     """Return the first training pairs of a run, to count token frequencies; empty if they cannot be read."""
     try:
-        return [Pair(one.source, one.target) for one in read_examples(run, run.recipe.data.train, 30_000)]
+        return read_examples(run, run.recipe.data.train, 30_000)
     except CorpusError:
         return []
 
@@ -225,25 +227,27 @@ class HeadReport:
 def describe_heads(
     translator: Translator,
     examples: Sequence[AnnotatedExample],
-    training: Sequence[Pair] = (),
+    training: Sequence[AnnotatedExample] = (),
     log: Callable[[str], None] = lambda message: None,
 ) -> tuple[HeadReport, ...]:
-    """Measure every head of a translator on these examples; the result is in the order of the layers.
+    """Measure the roles, confidence and importance of every head, in the order of the layers.
 
-    Token frequencies are counted in `training` or, if it is empty, in the examples. `log` receives progress messages.
+    Token frequencies, for heads that attend to rare tokens, are counted in `training` or else in the examples.
     """
     model, source, target = translator.model, translator.source, translator.target
     if not attention_hooks(model):
-        raise SettingsError("this model has no attention, so there are no heads to measure")
+        raise SettingsError("this model has no attention heads to measure; choose a run with attention")
     examples = [example for example in examples if example.source.strip() and example.target.strip()]
     if not examples:
         raise SettingsError("no pair has text on both sides; give pairs with text, at best a few hundred")
-    pairs = [Pair(example.source, example.target) for example in examples]
-    texts = zip(*(training or pairs), strict=True)
-    frequencies = (token_frequencies(next(texts), source), token_frequencies(next(texts), target))
+    counted = training or examples
+    frequencies = (
+        token_frequencies([one.source for one in counted], source),
+        token_frequencies([one.target for one in counted], target),
+    )
     log("recording attention")
     roles_of = _head_roles(model, source, target, examples, frequencies)
-    batches = text_batches(pairs[:200], source, target)  # few, because ablation needs a pass over them for each head
+    batches = text_batches(examples[:200], source, target)  # few, because ablation needs a pass over them for each head
     by_ablation = importance_by_ablation(model, batches, log)
     by_gradient = importance_by_gradient(model, batches)
     return tuple(
@@ -256,8 +260,7 @@ def describe_heads(
 def choose_alignment(
     translator: Translator, examples: Sequence[AnnotatedExample]
 ) -> tuple[RankedHead, AlignmentScores]:
-    """Choose the heads, `shift` and rule (see `AlignmentHeads`) that align words best.
-
+    """Choose the cross-attention heads that align words best, and how to use them (see `AlignmentHeads`).
     Returns the choice with its scores and, for comparison, the scores of the mean of all heads. The choice is made on
     every second example with a gold alignment; both scores are measured on the other examples.
     """
@@ -299,7 +302,7 @@ def _word_links(example: AnnotatedExample) -> Links:
     )
 
 
-def text_batches(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) -> list[Batch]:
+def text_batches(pairs: Sequence[Pair | AnnotatedExample], source: Tokenizer, target: Tokenizer) -> list[Batch]:
     """Return batches of pairs of similar length; `index_B` of a batch has the indices of its pairs."""
     ids = list(
         zip(source.encode_many([p.source for p in pairs]), target.encode_many([p.target for p in pairs]), strict=True)
@@ -307,18 +310,18 @@ def text_batches(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) ->
     order = sorted(range(len(ids)), key=lambda place: tuple(map(len, ids[place])))
     return [
         make_batch([ids[place] for place in places], source.pad, target.pad, np.array(places))
-        for places in (order[first : first + 64] for first in range(0, len(order), 64))
+        for places in chunks(order, 64)
     ]
 
 
-def token_frequencies(texts: Iterable[str], tokenizer: Tokenizer) -> Tensor:
-    """Count how often each token [V] occurs in the texts."""
-    ids = [id for row in tokenizer.encode_many(list(texts)) for id in row]
+def token_frequencies(texts: list[str], tokenizer: Tokenizer) -> Tensor:
+    """Count how often each token of the vocabulary occurs in the texts. Returns a tensor [V]."""
+    ids = [id for row in tokenizer.encode_many(texts) for id in row]
     return torch.bincount(torch.tensor(ids, dtype=torch.long), minlength=tokenizer.size)
 
 
 class CandidateRoles(NamedTuple):
-    """The roles that heads may have in one sentence, for all layers of a kind (encoder, decoder, cross)."""
+    """The roles that can be tested on one sentence, for the heads of a kind of attention (encoder, decoder, cross)."""
 
     seen_TS: Tensor
     """Mask of the queries and keys that are used: all except start and end tokens."""
@@ -361,7 +364,10 @@ def attention_kind(name: str) -> str:
 def _syntax(
     relations: Sequence[WordRelation], pieces: Sequence[Piece], special: tuple[int, int]
 ) -> dict[HeadLook, Tensor]:
-    """Return masks [T, S] of the keys of each relation. `special`: number of special tokens before and after pieces."""
+    """Return, for each relation, a mask [T queries, S keys] of the token pairs that it connects.
+
+    `special`: number of special tokens before and after `pieces`.
+    """
     right: dict[HeadLook, Tensor] = {}
     for name, queries, keys in relations:
         look = HeadLook("syntactic", name)
@@ -371,7 +377,7 @@ def _syntax(
 
 
 def _tokens(pieces: Sequence[Piece], spans: Sequence[Span]) -> Tensor:
-    """Return a mask of the tokens that overlap one of the spans. A token for a space belongs to the next word."""
+    """Return a mask of the tokens that overlap one of the character spans. A space token belongs to the next word."""
     places = [(piece.start, max(piece.end, piece.start + 1)) for piece in pieces]
     return torch.tensor([any(start < b and a < end for a, b in spans) for start, end in places], dtype=torch.bool)
 
@@ -383,8 +389,7 @@ def _head_roles(
 ) -> dict[str, list[tuple[tuple[Role, ...], float]]]:  # fmt: skip
     """Return roles and confidence of each head, by layer. Layers of the same kind are measured together."""
     statistics: dict[str, HeadStatistics] = defaultdict(HeadStatistics)
-    pairs = [Pair(example.source, example.target) for example in examples]
-    for batch in text_batches(pairs, source, target):
+    for batch in text_batches(examples, source, target):
         with trace(model) as tape:
             model.hidden(batch.source, batch.target_input_BT)
         layers: dict[str, dict[str, Tensor]] = defaultdict(dict)

@@ -235,7 +235,10 @@ def _planes(translator: Translator, trace: Trace, batch: Batch) -> Iterator[Json
 
 
 def _mixing(translator: Translator, trace: Trace, batch: Batch, log: Log) -> Json | None:
-    """Return how source tokens mix in the encoder (hidden token attribution); None if that takes too long."""
+    """Return how much each source token contributes to each encoder state (hidden token attribution).
+
+    None if that takes too long.
+    """
     if "encoder.embed" not in trace.states:
         return None
     size, width = trace.states["encoder.embed"].shape

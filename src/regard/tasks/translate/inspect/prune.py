@@ -24,7 +24,7 @@ from regard.config.recipe import make_recipe, to_table, with_overrides
 from regard.data.batches import Batch
 from regard.data.pairs import Pair
 from regard.errors import CorpusError, SettingsError
-from regard.files import atomic_folder
+from regard.files import atomic_folder, chunks
 from regard.models.base import Seq2Seq, count_parameters
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import METRICS, WEIGHTS, Run
@@ -56,7 +56,7 @@ CHUNK = 50
 
 
 class GateTrainUnit(TranslateTrainUnit):
-    """Trains gates on the heads. A penalty decreases the share of open gates from 1 to `goal`.
+    """Trains a gate (0: closed, 1: open) for each head. A penalty decreases the share of open gates from 1 to `goal`.
 
     The penalty has the same gradient for every gate, so the gates of the least important heads close first.
     `share_done` returns the share of training that is done.
@@ -78,7 +78,7 @@ class GateTrainUnit(TranslateTrainUnit):
 
 
 def learn_gates(model: Seq2Seq, recipe: Recipe, prepared: PairData, left: int, *, weights_follow: bool) -> HeadGates:
-    """Train gates on the heads of a model until `left` gates are open. `weights_follow` trains the weights, too."""
+    """Train a gate for each head of a model until `left` gates are open. `weights_follow` trains the weights, too."""
     settings = replace(
         recipe.train, ema_decay=0.0, average_checkpoints=0, cooldown=0.0, patience=0,
         validate_every=recipe.train.max_steps, checkpoint_every=recipe.train.max_steps,
@@ -110,8 +110,7 @@ def compare_runs(runs: tuple[Run, Run], pairs: Sequence[Pair]) -> dict[str, list
     try:
         for translator in translators:
             translator.translate([pair.source for pair in pairs[:CHUNK]])  # warm-up
-        for first in range(0, len(pairs), CHUNK):
-            sources = [pair.source for pair in pairs[first : first + CHUNK]]
+        for sources in chunks((pair.source for pair in pairs), CHUNK):
             for place, translator in enumerate(translators):
                 began = time.process_time()
                 texts[place].extend(texts_of(translator.translate(sources)))
@@ -203,9 +202,9 @@ def prune_run(
 
 
 def _train_again(run: Run, minutes: float | None, data: DataSettings | None, overrides: Iterable[str]) -> Recipe:
-    """Return the recipe of a run for further training, with a learning rate that decreases to zero.
+    """The recipe for training during and after pruning. With little time, the learning rate is lower than in the run.
 
-    With enough time, the full learning rate gives better results than a low one (Renda et al. 2020).
+    With enough time, the full learning rate is best (Renda et al. 2020).
     """
     for override in (overrides := list(overrides)):
         if not override.strip().startswith(("train.", "search.")):
@@ -230,7 +229,7 @@ def _train_again(run: Run, minutes: float | None, data: DataSettings | None, ove
 
 
 def _part(recipe: Recipe, share: float) -> Recipe:
-    """Return the recipe with the share `share` of its training time."""
+    """Return the recipe with its training time (steps and minutes) multiplied by `share`."""
     train = recipe.train
     steps = max(round(share * train.max_steps), 1)
     return replace(recipe, train=replace(train, max_minutes=share * train.max_minutes, max_steps=steps))
