@@ -146,16 +146,20 @@ class ByteNetEncoder(nn.Module):
         """Columns [B, C, D], which are zero beyond a |s| + b of a sentence, and their mask."""
         length = source.ids_BS.shape[1]
         tokens = source.mask_BS.sum(1).tolist()
-        columns = [math.ceil(number * self.ratio + self.extra - ROUNDING) for number in tokens]
-        longest, device = max(length, *columns), source.mask_BS.device
+        columns = [self._columns(number) for number in tokens]
+        longest, device = max(length, self._columns(length)), source.mask_BS.device
         mask_BC = torch.arange(longest, device=device) < torch.tensor(columns, device=device)[:, None]
         x_BCD = self._extend(self.stream.see("embed", self.tokens(source.ids_BS)), source.mask_BS, longest)
         mask = mask_or_none(mask_BC)
         real_BC1 = None if mask is None else mask.unsqueeze(-1).to(x_BCD)  # dtype and device
         for number, block in enumerate(self.blocks):
             x_BCD = self._see(number, block(x_BCD, real_BC1), length)
-        x_BCD = self._see("top", self.bridge(F.relu(self.norm(x_BCD))), length)
-        return EncoderOutput(x_BCD if real_BC1 is None else x_BCD * real_BC1, mask_BC)
+        x_BCD = self.bridge(F.relu(self.norm(x_BCD)))
+        return EncoderOutput(self._see("top", x_BCD if real_BC1 is None else x_BCD * real_BC1, length), mask_BC)
+
+    def _columns(self, tokens: int) -> int:
+        """Number of columns a |s| + b for a sentence of `tokens` tokens."""
+        return math.ceil(tokens * self.ratio + self.extra - ROUNDING)
 
     def _extend(self, x_BSD: Tensor, mask_BS: Tensor, columns: int) -> Tensor:
         """Replace padding by the learned vector, and append the vector up to the number of columns."""
