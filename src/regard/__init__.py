@@ -23,7 +23,7 @@ _MODULES = {
 
 
 def _all_modules() -> dict[str, str]:
-    """The module of each public name: `_MODULES`, and the predictor classes of all tasks, e.g. `Translator`."""
+    """The module of each public name, by name: `_MODULES`, and the predictor class of each task, e.g. `Translator`."""
     from regard import tasks
     from regard.registry import TASKS
 

@@ -7,7 +7,7 @@ from regard.cli import main
 
 
 def enter() -> NoReturn:
-    """Run the command and exit with its code."""
+    """Run the command of sys.argv and exit with its exit code."""
     code = main()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C during exit adds no traceback
     raise SystemExit(code)

@@ -15,22 +15,22 @@ class RegardError(Exception):
 
 
 class SettingsError(RegardError):
-    """A recipe, an option or a value that is not valid."""
+    """Raised for a recipe, an option or a value that is not valid."""
 
 
 class CorpusError(RegardError):
-    """A corpus or document that cannot be read, or is not in the expected format."""
+    """Raised for a corpus or document that cannot be read or is not in the expected format. `line`: the line number."""
 
     def __init__(self, path: str | Path, problem: str, *, line: int | None = None):
         super().__init__(f"{path}: {problem}" if line is None else f"{path}:{line}: {problem}")
 
 
 class TokenizerError(RegardError):
-    """A vocabulary that cannot be built or read."""
+    """Raised for a vocabulary that cannot be built or read."""
 
 
 class VocabularySizeError(TokenizerError):
-    """The text does not support a vocabulary of this size. `possible`: the nearest size that the text supports."""
+    """Raised if no vocabulary of this size can be built from the text. `possible`: the nearest size that can."""
 
     def __init__(self, message: str, possible: int):
         super().__init__(message)
@@ -38,27 +38,27 @@ class VocabularySizeError(TokenizerError):
 
 
 class VocabularyTooSmallError(VocabularySizeError):
-    """The requested vocabulary is too small to have a token for every byte and every common character of the text."""
+    """Raised if the vocabulary is too small for a token for every byte and every common character of the text."""
 
 
 class ModelError(RegardError):
-    """An input that an architecture cannot process."""
+    """Raised for an input or an analysis that the model does not support."""
 
 
 class RunError(RegardError):
-    """A run folder that is missing, incomplete, damaged or in use."""
+    """Raised for a run folder that is missing, incomplete, damaged or in use."""
 
 
 class UnwritableError(RunError):
-    """A file or folder that cannot be written."""
+    """Raised for a file or folder that cannot be written."""
 
 
 class TrainingError(RegardError):
-    """Training that cannot start or cannot continue."""
+    """Raised if training cannot start or cannot continue."""
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM and SIGHUP. It is handled like Ctrl-C, but the process ends with another exit code."""
+    """Raised on SIGTERM and SIGHUP. It is handled like Ctrl-C, but the exit code is 143 instead of 130."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -78,7 +78,7 @@ COMMON_SHARE = 0.05
 
 
 def language_name(code: str) -> str:
-    """The English name of a language: "pt-BR" gives "Portuguese (BR)". An unknown code is returned unchanged."""
+    """The English name for a language code, e.g. "Portuguese (BR)" for "pt-BR". An unknown code is returned as is."""
     language, _, more = normalize_code(code).partition("-")
     if language not in NAMES:
         return code
@@ -86,12 +86,12 @@ def language_name(code: str) -> str:
 
 
 def normalize_code(code: str) -> str:
-    """The form in which language codes are compared: "en_US" and "EN-us" both give "en-us"."""
+    """Normalize a language code, so that codes can be compared: "en_US" and "EN-us" both become "en-us"."""
     return code.strip().replace("_", "-").casefold()
 
 
 def language_scripts(code: str) -> frozenset[str] | None:
-    """The scripts of a language code: "sr" gives CYRILLIC and LATIN, "sr-Latn" only LATIN. None: unknown code."""
+    """The scripts that a language is written in: CYRILLIC and LATIN for "sr", LATIN for "sr-Latn"; None if unknown."""
     language, *subtags = normalize_code(code).split("-")
     for subtag in subtags:
         if subtag in _SCRIPTS_BY_SUBTAG:
@@ -100,7 +100,7 @@ def language_scripts(code: str) -> frozenset[str] | None:
 
 
 def common_scripts(sentences: Iterable[str]) -> frozenset[str]:
-    """The scripts of a sample of sentences. A script is included if it has at least `COMMON_SHARE` of all letters."""
+    """The scripts that the sentences are written in: those of at least 5% (`COMMON_SHARE`) of all their letters."""
     counts: Counter[str] = Counter()
     for sentence in sentences:
         counts.update(filter(None, map(_letter_script, sentence)))

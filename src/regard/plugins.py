@@ -1,4 +1,4 @@
-"""Plugins: Python files outside Regard that add lines to the tables of `registry.py`.
+"""Plugins: Python files outside Regard that add entries, e.g. an architecture, to the tables of `registry.py`.
 
     regard --plugin my_model.py train --arch mine ...      on the command line
     import my_model                                        in Python
@@ -20,11 +20,11 @@ from regard.errors import RegardError, SettingsError
 
 
 def load(file: str | Path) -> None:
-    """Import a plugin file as a module with the name of the file. Does nothing if the file was imported before."""
+    """Import a plugin file as a module with the name of the file, unless it is already imported."""
     path = Path(file)
     name = path.stem
     if path.suffix != ".py" or not path.is_file():
-        raise SettingsError(f"--plugin {file}: there is no such Python file")
+        raise SettingsError(f"--plugin {file}: there is no such Python file; give the path of a .py file")
     if not name.isidentifier():
         raise SettingsError(f'--plugin {file}: "{name}" is not a valid name for a Python module; rename the file')
     spec = sys.modules[name].__spec__ if name in sys.modules else importlib.util.find_spec(name)
@@ -42,17 +42,19 @@ def load(file: str | Path) -> None:
         raise
     except Exception as error:  # the file is the user's: whatever it raises is bad input
         del sys.modules[name]
-        raise SettingsError(f"--plugin {file}: cannot be imported ({type(error).__name__}: {error})") from error
+        raise SettingsError(
+            f"--plugin {file}: cannot be imported ({type(error).__name__}: {error}); correct the file"
+        ) from error
 
 
 def used_by(recipe: Recipe) -> list[str]:
-    """The module names of the plugins that a recipe needs."""
+    """The module names of the plugins that define the task or the architecture of a recipe."""
     needed = {registry.ARCHITECTURES[recipe.model.arch], registry.TASKS[recipe.data.task]}
     return sorted(filter(_is_plugin, needed))
 
 
 def require(names: Iterable[str], where: str | Path) -> None:
-    """Raise a `SettingsError` if one of the plugins `names` is not imported. `where`: the run that needs them."""
+    """Raise a `SettingsError` if a module of `names` (plugins) is not imported. `where`: the run that needs them."""
     for name in names:
         if name not in sys.modules:
             raise SettingsError(
@@ -61,7 +63,7 @@ def require(names: Iterable[str], where: str | Path) -> None:
 
 
 def files() -> list[str]:
-    """The files of all imported plugins, so that new processes can import them too."""
+    """The paths of all imported plugins that define a task or an architecture, for child processes to import."""
     names = sorted(filter(_is_plugin, {*registry.ARCHITECTURES.values(), *registry.TASKS.values()}))
     return [str(sys.modules[name].__file__) for name in names if name in sys.modules]
 

@@ -1,4 +1,4 @@
-"""Tables of everything that is chosen by name: tasks, corpora, formats, architectures. Only strings, no imports."""
+"""Tables from names that users give (tasks, corpora, formats, architectures) to modules or files. Imports nothing."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def share_one_heap() -> bool:
 
 
 def give_back() -> None:
-    """Return all free pages to the system, if the C library supports it."""
+    """Return freed memory of this process to the operating system, if the C library supports it."""
     _call_libc("malloc_trim", 0)
 
 
@@ -92,19 +92,19 @@ def _call_libc(name: str, *arguments: int) -> int:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Lock a file until the block or the process ends. Raises BlockingIOError at once if the file is already locked."""
+    """Lock the file `path` during a `with` block. Raises BlockingIOError at once if another process has the lock."""
     from filelock import FileLock, Timeout
 
     try:
         with FileLock(path, timeout=0):
             yield
     except Timeout:
-        raise BlockingIOError(f"{path} is held by another process") from None
+        raise BlockingIOError(f"{path} is locked by another process; wait until it ends") from None
 
 
 @contextlib.contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
-    """Lock a file until the block ends; waits for other processes. On drives without locks, the block runs unlocked."""
+    """Lock the file `path` during a `with` block; waits for other processes. Takes no lock on drives without locks."""
     from filelock import FileLock
 
     lock = FileLock(path)
@@ -117,7 +117,7 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 
 
 def rename_folder(folder: Path, target: Path) -> None:
-    """Rename a folder; tries again for two seconds if the system refuses.
+    """Rename `folder` to `target`; tries again for two seconds if the system refuses.
 
     Windows refuses to rename a folder while any program, such as a virus scanner, has a file in it open. The
     caller must first close its own memory-mapped files in the folder.
@@ -135,7 +135,7 @@ def rename_folder(folder: Path, target: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the file names of a folder to disk, so that they survive a power cut. Does nothing on Windows."""
+    """Call fsync on a folder: new and renamed files in it survive a power cut. Does nothing on Windows."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

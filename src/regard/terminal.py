@@ -38,7 +38,7 @@ QUIET = "dim"  # style of labels and notes
 
 @dataclass(frozen=True)
 class Command:
-    """One command. Each module of commands has a dictionary COMMANDS from the names of its commands to `Command`s."""
+    """A command, e.g. `regard train`. The dictionary COMMANDS of a module has its commands, by name."""
 
     help: str
     """What the command does: the first lines of its --help."""
@@ -57,7 +57,7 @@ class Command:
 
 
 class Options(Protocol):
-    """A parser, or a group of its options."""
+    """What an option can be added to: an argument parser, or an argument group of a parser."""
 
     description: str | None
 
@@ -65,20 +65,20 @@ class Options(Protocol):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises errors of one line. For a mistyped option, the error suggests a similar option."""
+    """An argument parser that raises a `SettingsError` instead of exiting; it suggests the right name of an option."""
 
     intermixed = True
     """Whether options may be placed between positional arguments; not possible if an argument names an action."""
 
     def __init__(self, prog: str, arguments: Sequence[str] = (), **_: object):
-        """`arguments`: the command line that will be parsed. For some commands, --help depends on its options."""
+        """`prog`: the command, e.g. "regard train". `arguments`: the words after it, on which --help may depend."""
         self.arguments, self._needed = list(arguments), [prog]
         width = min(os.get_terminal_size().columns, 110) if sys.stdout.isatty() else 100
         formatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28, width=width)
         super().__init__(prog=prog, allow_abbrev=False, formatter_class=formatter)
 
     def add_argument(self, *names: str, **how: Any) -> argparse.Action:
-        """Add an argument or an option. The usage line shows all arguments, and the options that are required."""
+        """As in argparse. The usage line of --help shows all positional arguments, and the required options."""
         action = super().add_argument(*names, **how)
         if not action.option_strings:
             name = f"{action.metavar or action.dest}{'...' if action.nargs in ('*', '+') else ''}"
@@ -89,7 +89,7 @@ class Parser(argparse.ArgumentParser):
         return action
 
     def error(self, message: str) -> NoReturn:
-        """Raise an error instead of printing the usage and exiting."""
+        """Raise a `SettingsError` with this message, where argparse would print the usage and exit."""
         for word in message.partition("unrecognized arguments: ")[2].split():
             if word.startswith("-"):
                 known = re.findall(r"(?m)^  (?:-\w, )?--([\w-]+)", self.format_help())
@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_setting(parser: Options, flag: str, path: str, metavar: str = "") -> None:
-    """Add the option `flag` for the setting `path`, e.g. "train.seed". For a boolean setting it takes no value."""
+    """Add the option `flag` for the setting `path`, e.g. "train.seed". For a boolean setting, it is a flag."""
     section, key = path.split(".")
     settings = all_sections()[section]
     kind, text = get_type_hints(settings)[key], brief(describe(settings)[key]).replace("%", "%%")
@@ -119,7 +119,7 @@ def add_setting(parser: Options, flag: str, path: str, metavar: str = "") -> Non
 
 
 def add_set(parser: Options, example: str = "train.warmup_steps=800", text: str = "any setting") -> None:
-    """Add the option --set, which can change every setting."""
+    """Add the option --set, which can change every setting. `text` and `example` are shown in its help."""
     help = f"{text}, e.g. {example}; repeatable"
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help=help)
 
@@ -135,7 +135,7 @@ def given_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 
 def brief(text: str) -> str:
-    """A short help text, for lists: the first sentence, up to its first semicolon, without references to papers."""
+    """Shorten a help text for a list: the first sentence up to its first semicolon, without references to papers."""
     text = re.sub(r" \([^()]*\bet al\.[^()]*\)", "", text)
     first = re.split(r"(?<!e\.g)\.\s|; ", text, maxsplit=1)[0].rstrip(".")
     is_word = re.match(r"(A|[A-Z][a-z]+)[ ,]", first)
@@ -169,9 +169,10 @@ def add_search(parser: Parser) -> Options:
 
 
 def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[str, Any]:
-    """The search settings given as options, by name.
+    """The search settings given as options, by name. Raises an error if they are not valid.
 
-    They are checked together with each of `own`, the search settings of the runs (if none is given: the defaults).
+    `own` are the search settings stored in the runs (none: the defaults). The given settings must be valid in
+    combination with each of them.
     """
     table = with_overrides(given_settings(options), options.set)
     for section in table:
@@ -184,7 +185,7 @@ def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[s
 
 
 def text_or_file(given: str) -> str:
-    """If `given` is the name of a file: its text, with lines joined by spaces. Otherwise `given` itself."""
+    """If `given` is the name of a file, the text of the file, with lines joined by spaces. Otherwise `given` itself."""
     if len(given) > 255 or not Path(given).is_file():
         suffixes = (".txt", ".md", ".html", ".tsv", ".jsonl", ".csv", ".conll", ".conllu")
         if Path(given).suffix in suffixes and not any(map(str.isspace, given)):  # the name of a file, not a text
@@ -193,7 +194,9 @@ def text_or_file(given: str) -> str:
     try:
         lines = Path(given).read_text(encoding="utf-8").split("\n")
     except OSError as error:
-        raise SettingsError(f"{given}: cannot read the file ({error.strerror})") from None
+        raise SettingsError(
+            f"{given}: cannot read the file ({error.strerror}); check it, or give the text itself"
+        ) from None
     except UnicodeDecodeError:
         raise SettingsError(f"{given}: not UTF-8; convert the file, e.g. iconv -f latin1 -t utf-8") from None
     return " ".join(line.strip() for line in lines if line.strip())
@@ -208,7 +211,7 @@ _NUMBER = re.compile(r"[-+]?[\d.,]+( ?%)?( to [-+]?[\d.,]+)?|-|")
 
 
 def console() -> Console:
-    """Standard output as a console of rich, without automatic highlighting."""
+    """A console of the library rich that prints to standard output, without automatic highlighting."""
     from rich.console import Console
 
     return Console(highlight=False)
@@ -314,12 +317,12 @@ def bar(share: float, width: int, *, grows_left: bool = False) -> str:
 
 
 def show_words(part: ShadedSentence) -> None:
-    """Print the words of the sentence `part`, shaded by their weights."""
+    """Print the sentence `part`; the background of a word is brighter if its attention weight is larger."""
     console().print(_shade(part, part.weight * max((word.weight for word in part.words), default=0.0)))
 
 
 def show_weights(parts: Sequence[ShadedSentence]) -> None:
-    """Print one line per sentence: its weight as a number and as a bar, then its words, shaded by their weights."""
+    """Print a line per sentence: its attention weight as number and bar, then its words, shaded by their weights."""
     from rich.text import Text
 
     longest_bar = 6  # characters
@@ -332,7 +335,10 @@ def show_weights(parts: Sequence[ShadedSentence]) -> None:
 
 
 def _shade(part: ShadedSentence, strongest: float) -> Text:
-    """The sentence with a brighter background where sentence weight times word weight is nearer to `strongest`."""
+    """The sentence with each word on a gray background, brighter for a larger sentence weight times word weight.
+
+    `strongest` is the product that gets the brightest gray.
+    """
     from rich.text import Text
 
     shaded, place = Text(), 0
@@ -353,7 +359,7 @@ def _shade(part: ShadedSentence, strongest: float) -> Text:
 
 @contextmanager
 def status(doing: str = "") -> Iterator[Callable[[str], None]]:
-    """Show `doing` as a status line during the block. Yields a function that replaces the text."""
+    """Show `doing` as a status line while the `with` block runs, on a terminal only. Yields a function to change it."""
     if not sys.stderr.isatty():
         yield lambda doing: None
         return
@@ -367,10 +373,11 @@ def status(doing: str = "") -> Iterator[Callable[[str], None]]:
 def progress(
     unit: str, total: Callable[[], int] | int | None = None, *, doing: str = "", done: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar if the block takes more than a second. Yields a function that adds to the count.
+    """Show a progress bar, on a terminal only, if the `with` block takes more than a second.
 
-    `unit`: what is counted, e.g. "pairs". `total`: the final count, or a function that computes it, which is called
-    only on a terminal. `doing`: text before the bar. `done`: the count at the start.
+    Yields a function that adds a number to the count. `unit`: what is counted, e.g. "pairs". `total`: the final count,
+    or a function that computes it, which is called only on a terminal. `doing`: text before the bar. `done`: the count
+    at the start.
     """
     if not sys.stderr.isatty():
         yield lambda count: None
@@ -404,7 +411,7 @@ def progress(
 
 
 def watch(items: Iterable[Item], unit: str, total: int | None = None, *, doing: str = "") -> Iterator[Item]:
-    """Yield the items, and show on a progress bar how many have been yielded."""
+    """Yield the items, and show their number on a progress bar; `unit`, `total`, `doing`: see `progress`."""
     every = 1000
     with progress(unit, total, doing=doing) as advance:
         for number, item in enumerate(items, 1):

@@ -64,7 +64,7 @@ def test_tables_read_back_to_the_same_recipe(arch):
         ("train.adam_betas=[0.9, 1.0]", "settings: train.adam_betas must be at least 0 and below 1, not 1.0"),
         ("train.learning_rate=nan", "settings: train.learning_rate must be a finite number, not nan"),
         ("train.batch_tokens=1", "settings: train.batch_tokens must be at least 16"),
-        (f"train.seed={2**63}", "settings: train.seed must be a number of 64 bits"),
+        (f"train.seed={2**63}", "settings: train.seed must be a signed integer of 64 bits"),
         ("train.validation_sentences=-3", "settings: train.validation_sentences must be at least 0"),
         ("train.clip_norm=-1", "settings: train.clip_norm must be at least 0"),
         ("train.warmup_steps=-5", "settings: train.warmup_steps must be at least 0"),

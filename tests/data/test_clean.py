@@ -194,11 +194,11 @@ def test_nothing_is_lost_silently_and_cleaning_repeats(pairs: list[Pair]) -> Non
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"max_words": -1}, "max_words must be 0 (no limit) or more, not -1"),
-        ({"max_characters": -1}, "max_characters must be 0 (no limit) or more, not -1"),
-        ({"max_length_ratio": 0.5}, "max_length_ratio must be at least 1, or 0 for no limit, not 0.5"),
-        ({"max_length_ratio": float("nan")}, "max_length_ratio must be at least 1, or 0 for no limit, not nan"),
-        ({"min_script": 1.5}, "min_script must be between 0 and 1, not 1.5"),
+        ({"max_words": -1}, "--max-words must be 0 (no limit) or more, not -1"),
+        ({"max_characters": -1}, "--max-characters must be 0 (no limit) or more, not -1"),
+        ({"max_length_ratio": 0.5}, "--max-length-ratio must be at least 1, or 0 for no limit, not 0.5"),
+        ({"max_length_ratio": float("nan")}, "--max-length-ratio must be at least 1, or 0 for no limit, not nan"),
+        ({"min_script": 1.5}, "--min-script must be between 0 and 1, not 1.5"),
     ],
 )
 def test_settings_that_do_not_fit(wrong: dict[str, float], told: str) -> None:

@@ -133,14 +133,14 @@ def test_what_cannot_be_done_is_told() -> None:
     with pytest.raises(CorpusError) as caught:
         plan_split(knot, 2, 0, where="a.tsv")
     knotted = "9 of 9 pairs share sentences and must stay together"
-    advice = "clean the corpus, or ask for more pairs, so that such a group fits (data.valid_size)"
+    advice = "clean the corpus, or ask for more pairs, so that such a group fits (--valid or data.valid_size)"
     assert str(caught.value) == f"a.tsv: no pairs for valid: {knotted}; {advice}"
     fewer = "hold out fewer (--valid and --test, or data.valid_size and data.test_size)"
     for valid, test, told in (
         (5, 4, f"valid 5 and test 4 leave nothing of 9 pairs for train; {fewer}"),
         (0.5, 0.5, f"valid 4 and test 4 leave nothing of 8 pairs for train; {fewer}"),
-        (-1, 0, "valid must be 0 or more, not -1"),
-        (1, 1.5, "test: a share must be at least 0 and below 1, not 1.5"),
+        (-1, 0, "--valid must be 0 or more, not -1"),
+        (1, 1.5, "--test: a share must be at least 0 and below 1, not 1.5"),
     ):
         with pytest.raises(SettingsError) as refused:
             plan_split(knot[: 8 if valid == 0.5 else 9], valid, test)

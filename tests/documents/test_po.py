@@ -136,10 +136,10 @@ def test_markup_inside_a_message():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ('msgid "a\nmsgstr ""\n', r"a\.po:1: broken PO syntax \(not a string"),
-        ('msgid "a"\n', r"a\.po:1: broken PO syntax \(an entry without msgstr\)"),
-        ('msgstr "a"\n', r"a\.po:1: broken PO syntax \(an entry without msgid\)"),
-        ('msgid "a"\nmsgstr ""\n\nnonsense\n', r"a\.po:4: broken PO syntax \(neither"),
+        ('msgid "a\nmsgstr ""\n', r"a\.po:1: broken PO syntax: expected a string"),
+        ('msgid "a"\n', r"a\.po:1: broken PO syntax: an entry has no msgstr"),
+        ('msgstr "a"\n', r"a\.po:1: broken PO syntax: an entry has no msgid"),
+        ('msgid "a"\nmsgstr ""\n\nnonsense\n', r"a\.po:4: broken PO syntax: neither"),
     ],
 )
 def test_damage_is_told_with_its_line(source, message):

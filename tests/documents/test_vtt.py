@@ -109,7 +109,7 @@ def test_text_ends_at_an_arrow_as_in_a_browser():
 
 @pytest.mark.parametrize("source", ["Hello", "WEBVTTX\n", "00:01.000 --> 00:02.000\nHello"])
 def test_another_file_is_refused(source):
-    with pytest.raises(CorpusError, match=r"^film\.vtt:1: not WebVTT: the first line must be WEBVTT$"):
+    with pytest.raises(CorpusError, match=r"^film\.vtt:1: not a WebVTT file: the first line must be WEBVTT; add it$"):
         parse("film.vtt", source)
 
 

@@ -109,7 +109,7 @@ BAD_EXPORTS = {
         ["{run}", "--to", "onnx", "--source", "{d}/a"],
         "--source measures the effect of",
     ),
-    "taken": (["{run}", "--to", "marian", "--out", "{d}/taken"], "choose another --out"),
+    "taken": (["{run}", "--to", "marian", "--out", "{d}/taken"], "choose another folder with --out"),
     "impossible": (
         ["{window}", "--to", "ctranslate2"],
         "cannot be exported to ctranslate2: model.attention_window = 4",
@@ -160,14 +160,14 @@ BAD_IMPORTS = {
     "another model": (change("config.json", model_type="bart"), 'model_type = "bart"'),
     "unscaled": (change("config.json", scale_embedding=False), "scale_embedding = false"),
     "norm before": (change("config.json", normalize_before=True), "normalize_before = true"),
-    "uneven heads": (change("config.json", decoder_attention_heads=2), "differ in attention_heads"),
+    "uneven heads": (change("config.json", decoder_attention_heads=2), "decoder_attention_heads in config.json differ"),
     "unknown activation": (change("config.json", activation_function="mish"), 'model.activation cannot be "mish"'),
-    "fewer layers": (change("config.json", encoder_layers=1), "have no counterpart in the other format"),
+    "fewer layers": (change("config.json", encoder_layers=1), "no model with these settings has the weights"),
     "more layers": (change("config.json", decoder_layers=3), 'the weights "model.decoder.layers.2.'),
     "a gap in the ids": (change("vocab.json", new=9999), "do not run from 0"),
-    "too many tokens": (change("vocab.json", new=420), "421 tokens but 420 embeddings"),
-    "no such start": (change("config.json", decoder_start_token_id=420), "decoder_start_token_id 420"),
-    "a width of words": (change("generation_config.json", num_beams="4"), 'num_beams = "4" is not a number'),
+    "too many tokens": (change("vocab.json", new=420), "421 tokens but 420 embedding rows"),
+    "no such start": (change("config.json", decoder_start_token_id=420), "decoder_start_token_id = 420"),
+    "a width of words": (change("generation_config.json", num_beams="4"), 'num_beams = "4" must be a number'),
     "missing setting": (lambda folder: (folder / "config.json").write_text("{}") and None, 'config.json has no "'),
 }
 

@@ -41,7 +41,7 @@ def test_there_and_back(order: list[int]) -> None:
     ("change", "message"),
     [
         ({"second": None}, 'there: the weights "second" are missing'),
-        ({"extra": 1}, 'there: the weights "extra" have no counterpart'),
+        ({"extra": 1}, 'there: no model with these settings has the weights "extra"'),
     ],
 )
 def test_missing_and_unused_names(change: dict[str, int | None], message: str) -> None:

@@ -133,7 +133,7 @@ def test_conversion_happens_once_and_again_when_the_weights_change(tmp_path: Pat
 def test_what_the_positions_do_not_reach_is_refused(tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", random_recipe({"positional_encoding": "learned", "max_positions": 20}))
     engine = converted(run)
-    with pytest.raises(ModelError, match="a sentence of 31 tokens is longer than the 20"):
+    with pytest.raises(ModelError, match="a sentence has 31 tokens, more than the 20 positions"):
         engine.translate([[5] * 30], [70])
     [[best]] = engine.translate([[5] * 19], [70], beam_size=2)
     assert len(best.tokens) <= 20

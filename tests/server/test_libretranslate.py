@@ -34,7 +34,7 @@ def test_alternatives(client, runs):
     two = client.post("/translate", json={"q": ["hi", "yo"], "alternatives": 1, **PAIR}).json()
     assert two == {"translatedText": ["HI", "YO"], "alternatives": [["HI!"], ["YO!"]]}
     many = client.post("/translate", json={"q": "hi", "alternatives": 8, **PAIR})
-    assert many.json()["error"] == "alternatives: at most 8 translations per text, including the best one"
+    assert many.json()["error"] == "alternatives: at most 8 translations per text, including the best one, not 9"
     assert many.status_code == 400
 
 
@@ -69,7 +69,7 @@ def test_a_text_that_is_found_to_be_in_the_target_language_stays_as_it_is(client
 
 @pytest.mark.parametrize("text", ["καλημέρα κόσμε", "123 !?", ""])
 def test_a_language_that_cannot_be_told_is_refused(client, runs, text):
-    message = "source: the language could not be detected; set it (served: en, it)"
+    message = "source: the language could not be detected; set its code (served: en, it)"
     for q in (text, [text]):
         answer = client.post("/translate", json={"q": q, "source": "auto", "target": "it"})
         assert (answer.status_code, answer.json()["error"]) == (400, message)
@@ -141,7 +141,7 @@ NOT_JSON = {
     b"[" * 100_000: "the JSON is nested too deeply",
     b'{"q": "\xff\xfe"}': "the body is not UTF-8",
     b'{"q": "\xed\xa0\x80"}': "the body is not UTF-8",
-    b'{"q": "\\ud800"}': "the body is not UTF-8, or contains a lone surrogate",
+    b'{"q": "\\ud800"}': "the body is not UTF-8, or contains a lone surrogate (half of a \\u pair)",
     '{"q": "a", "source": "en", "target": "it"}'.encode("utf-16"): "the body is not UTF-8",
     b"NaN": "the body: ",
 }
@@ -185,13 +185,13 @@ def test_parts_of_a_form_are_utf_8(client):
     answer = client.post("/translate", content=part("q", "tè".encode()) + rest, headers=PARTS)
     assert answer.json()["translatedText"] == "TÈ"
     other = client.post("/translate", content=part("q", "tè".encode("latin-1")) + rest, headers=PARTS)
-    assert (other.status_code, other.json()["error"]) == (400, "the form is not UTF-8")
+    assert (other.status_code, other.json()["error"]) == (400, "the form is not UTF-8; encode its fields as UTF-8")
 
 
 @pytest.mark.parametrize("q", [b"t\xe8", b"t%E8", b"%ed%a0%80"])
 def test_forms_in_other_encodings_are_refused(client, q):
     answer = client.post("/translate", content=b"q=" + q + b"&source=en&target=it", headers=FORM)
-    assert (answer.status_code, answer.json()["error"]) == (400, "the form is not UTF-8")
+    assert (answer.status_code, answer.json()["error"]) == (400, "the form is not UTF-8; encode its fields as UTF-8")
 
 
 def test_forms_of_any_characters_are_read(client):

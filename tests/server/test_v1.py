@@ -65,7 +65,7 @@ def test_the_figures_of_tokens_are_given_when_asked_for(client, stream):
 def test_one_run_does_not_take_texts_in_several_languages(client):
     answer = client.post("/v1/translate", json={"q": ["one", "ciao"], "source": "auto", "target": "it"})
     assert answer.status_code == 400
-    assert error_of(answer)["message"] == "q: texts in several languages (en, it); send one request for each"
+    assert error_of(answer)["message"] == "q: texts in several languages (en, it); send one request per language"
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ class TestClean:
             return complaint(capsys, "clean", "--source", corpus, *arguments)
 
         one, two = tmp_path / "x.en", tmp_path / "x.it"
-        missing = "is missing: the two sides are written to two files; name both"
+        missing = "is missing: the source and the target are written to two files; give both"
         assert told("--out-source", one) == f"--out-target {missing}"
         assert told("--out-target", two) == f"--out-source {missing}"
         assert told("--out", one) == (
@@ -192,7 +192,7 @@ class TestClean:
         os.mkfifo(tmp_path / "pipe.tsv")
         pipe = tmp_path / "pipe.tsv"
         assert told("--out", pipe, "--force") == f"{pipe}: not a plain file; choose another path"
-        assert told("--max-length-ratio", "0.5") == "max_length_ratio must be at least 1, or 0 for no limit, not 0.5"
+        assert told("--max-length-ratio", "0.5") == "--max-length-ratio must be at least 1, or 0 for no limit, not 0.5"
 
 
 class TestStats:

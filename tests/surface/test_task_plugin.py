@@ -93,7 +93,7 @@ def test_it_resumes_exactly(trained, data, tmp_path):
     ("setting", "problem"),
     [
         ("toy-language.max_character=5", "unknown setting"),
-        ("train.metric=bleu", 'is no score of "toy-language"; choose from accuracy'),
+        ("train.metric=bleu", 'is not a metric of data.task = "toy-language"; choose from accuracy'),
         ("train.r_drop=0.1", "train.r_drop is not supported"),
         ("model.arch=han", "choose from toy-sum"),
         ("tag.column=1", '[tag] is for data.task = "tag"'),

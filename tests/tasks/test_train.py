@@ -154,11 +154,11 @@ def test_an_end_that_lies_behind_is_refused(run, capsys):
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [
-        ("train.seed=2", "train.seed cannot change in a run that exists"),
+        ("train.seed=2", "train.seed cannot change in an existing run"),
         ("train.optimizer=adam", "train.optimizer cannot change"),
         ("train.ema_decay=0", "train.ema_decay cannot change"),
         ("train.metric=loss", "train.metric cannot change"),
-        ("model.width=64", "only train. and search. settings can change"),
+        ("model.width=64", "an existing run can only change settings of [train] and [search]"),
     ],
 )
 def test_what_a_run_hangs_on_cannot_change(run, capsys, setting, problem):
@@ -171,7 +171,8 @@ def test_what_a_run_hangs_on_cannot_change(run, capsys, setting, problem):
 def test_a_metric_of_another_task_is_told_before_training(run, tmp_path, capsys):
     assert main(train_arguments(run.parent, tmp_path / "new", "train.metric=accuracy")) == 2
     assert (
-        'train.metric = "accuracy" is no score of "translate"; choose from bleu, chrf, loss' in capsys.readouterr().err
+        'train.metric = "accuracy" is not a metric of data.task = "translate"; choose from bleu, chrf, loss'
+        in capsys.readouterr().err
     )
     assert not (tmp_path / "new").exists()
 
@@ -320,7 +321,7 @@ def test_validation_without_a_pair_of_usual_length_is_refused(tmp_path, capsys):
         (tmp_path / f"valid.{language}").write_text("word " * 100 + "\n", encoding="utf-8")
     assert main(train_arguments(tmp_path, tmp_path / "run", "data.max_length=60")) == 2
     problem = capsys.readouterr().err
-    assert "valid.en: no validation pair has at most 60 tokens on each side; raise data.max_length" in problem
+    assert "valid.en: every validation pair has a source or target of more than 60 tokens; raise" in problem
     assert not (tmp_path / "run").exists()
 
 
@@ -330,7 +331,7 @@ def test_the_loss_leaves_out_pairs_that_are_too_long(run):
     pairs = Run.open(run).held_out()
     long = Pair("word " * 600, "parola " * 600)
     assert mean_loss(model, source, target, [*pairs, long]) == mean_loss(model, source, target, pairs)
-    with pytest.raises(TrainingError, match=r"no held-out pair has at most 250 tokens .* raise data\.max_length"):
+    with pytest.raises(TrainingError, match=r"source or target of more than 250 tokens; raise data\.max_length"):
         mean_loss(model, source, target, [long])
 
 

@@ -129,7 +129,7 @@ class RoleCounts:
         return sum(self.trials)
 
     def evidence(self, kind: Kind) -> list[Evidence]:
-        """For each head, the evidence that it has this role; `kind` is the kind of the role."""
+        """For each head, how often it looked where the role predicts, beside chance; `kind` is the kind of the role."""
         hits_NH, trials_N = torch.stack(self.hits).double().cpu(), torch.tensor(self.trials).double()
         baseline = self.chance / self.count
         if kind != "positional":
@@ -176,7 +176,7 @@ class HeadStatistics:
         return {look: counts.evidence(look.kind) for look, counts in self._counts.items() if counts.trials}
 
     def roles(self) -> list[tuple[Role, ...]]:
-        """For each head, its roles, sorted by (lower end of the interval) - baseline, largest difference first."""
+        """For each head, its roles, the clearest first: by (lower end of the confidence interval) - baseline."""
         roles: list[list[Role]] = [[] for _ in self._largest[0]] if self._largest else []
         for look, heads in self.evidence().items():
             counts = self._counts[look]

@@ -115,7 +115,7 @@ def _squared_norms(run: Callable[[Tensor], dict[str, Tensor]], start_SD: Tensor)
     """
 
     def push(tangent_SD: Tensor) -> dict[str, Tensor]:
-        """For each layer, the squared norm [T] of the derivative of each state in the direction `tangent_SD`."""
+        """For each layer, how much its T states change when the inputs move along `tangent_SD`: squared norms."""
         moved: dict[str, Tensor] = jvp(run, (start_SD,), (tangent_SD,))[1]
         return {name: move_TD.double().square().sum(-1) for name, move_TD in moved.items()}
 

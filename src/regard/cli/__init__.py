@@ -44,7 +44,7 @@ GENERAL = {
 
 
 def groups() -> dict[str, dict[str, tuple[str, str]]]:
-    """All commands by group, in the order of `regard --help`: the module and the help of each command."""
+    """All commands, as {group: {command: (module, one-line help)}}, in the order of `regard --help`."""
     task_commands = {
         command: (part_name(task, "cli"), text) for task in TASKS for command, text in find_task(task).commands.items()
     }
@@ -67,7 +67,10 @@ def find_command(name: str) -> Command:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command and return the exit code: 0 success, 2 wrong input, 130 interrupted, 143 after SIGTERM."""
+    """Run the command `argv` (None: that of sys.argv), e.g. ["train", "--help"], and return the exit code.
+
+    0: success; 2: wrong input, or output that cannot be written; 130: interrupted by Ctrl-C; 143: ended by SIGTERM.
+    """
     # Waiting OpenMP threads should sleep soon: on a busy machine, spinning threads take the cores from the threads they
     # wait for (docs/log.md). This must be set before torch is first imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")

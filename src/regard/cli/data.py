@@ -163,7 +163,7 @@ def _clean_outputs(options: argparse.Namespace) -> list[Path]:
         raise SettingsError("give either --out (one file with both sides), or --out-source and --out-target")
     if bool(options.out_source) != bool(options.out_target):
         missing = "--out-target" if options.out_source else "--out-source"
-        raise SettingsError(f"{missing} is missing: the two sides are written to two files; name both")
+        raise SettingsError(f"{missing} is missing: the source and the target are written to two files; give both")
     if options.out and split_suffix(options.out)[0] != ".tsv":
         raise SettingsError(f"--out {options.out}: one file with both sides is TSV; name it .tsv, .tsv.gz or .tsv.zst")
     if options.out_source and options.out_source == options.out_target:
@@ -195,7 +195,10 @@ _MARGIN = 2
 
 
 def show_statistics(statistics: CorpusStatistics, title: str, names: tuple[str, str]) -> None:
-    """Print counts, then histograms of the sentence lengths of both sides."""
+    """Print counts of sentences and words, then histograms of the sentence lengths of source and target.
+
+    The heading `title` and the `names` of source and target are printed on a terminal only.
+    """
     source, target = statistics.source, statistics.target
     counts = [
         (source.distinct, "distinct sentences", target.distinct),
@@ -221,7 +224,10 @@ def show_statistics(statistics: CorpusStatistics, title: str, names: tuple[str, 
 
 
 def show_report(report: CleaningReport, title: str) -> None:
-    """Print how many pairs each rule removed, with the examples in `report`."""
+    """Print how many pairs each cleaning rule removed, and the removed pairs that `report` has as examples.
+
+    The heading `title` is printed on a terminal only.
+    """
     if not for_people():
         show_table([], (("read", report.read), ("kept", report.kept), *report.removed.items()))
         show_table([], ((rule, number, *pair) for rule, found in report.examples.items() for number, pair in found))
@@ -246,9 +252,10 @@ def show_report(report: CleaningReport, title: str) -> None:
 
 
 def show_split(split: Split, title: str) -> None:
-    """Print the number of pairs in each part, and the number and largest size of the groups that stay together.
+    """Print the number of pairs in train, valid and test, the number of groups of pairs, and the size of the largest.
 
-    A group is a set of pairs that share no sentence with the pairs of other groups.
+    The pairs of a group share sentences, directly or through other pairs, and are in the same part. The heading `title`
+    is printed on a terminal only.
     """
     sizes, total = split.sizes, len(split.parts)
     if not for_people():
@@ -271,7 +278,10 @@ def show_split(split: Split, title: str) -> None:
 
 
 def show_written(outputs: Sequence[Path], flattened: int) -> None:
-    """Print the files that were written. `flattened`: number of sentences whose line ends or tabs became spaces."""
+    """Print the names of the written files, and `flattened`, the number of sentences whose tabs became spaces.
+
+    Line ends inside a sentence also become spaces and are counted.
+    """
     if outputs and not for_people():
         show_table([], [*(("wrote", path) for path in outputs), ("flattened", flattened)])
         return
@@ -282,7 +292,7 @@ def show_written(outputs: Sequence[Path], flattened: int) -> None:
 
 
 def _print_facing(rows: Sequence[tuple[str, str, str]], style: str = "") -> None:
-    """Print rows of a source column, a label and a target column."""
+    """Print rows of (source, label, target) as three columns; `style`: a style of rich for source and target."""
     from rich.text import Text
 
     for source, label, target in rows:
@@ -296,7 +306,10 @@ def _side_width() -> int:
 
 
 def _print_histogram(what: str, source: LengthStatistics, target: LengthStatistics) -> None:
-    """Print a line per bucket of lengths: bars of the source grow to the left, bars of the target to the right."""
+    """Print how many sentences have which length, in words or characters (`what`): a line per range of lengths.
+
+    The bars of the source grow to the left, those of the target to the right.
+    """
     names = _filled_buckets(source, target)
     counts = [source.buckets[name] for name in names] + [target.buckets[name] for name in names]
     most, digits = max(counts), max(len(f"{count:,}") for count in counts)

@@ -62,7 +62,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show_translations(run: Run, duration: str) -> None:
-    """Print test sentences with their translations, and with the reference if it is different; then the score."""
+    """Print test sentences with their translations and, where these differ, the references; then the BLEU score.
+
+    `duration` is the training time as text, e.g. "6.8 min".
+    """
     from rich.text import Text
 
     from regard.data.builtin import read_phrases
@@ -88,7 +91,10 @@ def show_translations(run: Run, duration: str) -> None:
 
 
 def show_conversation(run: Run, duration: str) -> None:
-    """Print the model's replies to `USER_TURNS`, then its perplexity with all earlier turns and with only the last."""
+    """Print the model's replies to `USER_TURNS`, then its perplexity given all earlier turns and given only the last.
+
+    `duration` is the training time as text, e.g. "6.8 min".
+    """
     from rich.markup import escape
 
     from regard.tasks.chat.chatbot import load
@@ -115,7 +121,7 @@ def show_conversation(run: Run, duration: str) -> None:
 
 
 class Demo(NamedTuple):
-    """A demo: its recipe, the default run folder, and what is printed before and after training."""
+    """A demo: the file name of its recipe, its default run folder, and what is printed before and after training."""
 
     recipe: str
     folder: str

@@ -79,9 +79,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _pairs_to_measure(run: Run, options: argparse.Namespace) -> list[Pair]:
-    """Sentence pairs on which the loss of quality by quantization is measured.
+    """Sentence pairs on which the loss of quality by quantization is measured; empty if there are none.
 
-    They are those of --source and --target, else the held-out pairs in the run folder, else its test or valid files.
+    They are those of --source and --target, else the held-out pairs in the run folder, else those of the first test or
+    validation corpus of the recipe whose file exists. Of files, only the first MEASURED pairs are used.
     """
     if not options.source and (kept := run.held_out()):
         return kept

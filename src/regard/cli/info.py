@@ -32,7 +32,7 @@ def configure(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if bool(options.run) == bool(options.arch):
-        raise SettingsError("info needs either a run folder or --arch NAME")
+        raise SettingsError("info needs either a run folder or --arch NAME: give one of them")
     facts = arch_facts(options.arch, options.vocabulary) if options.arch else run_facts(options.run)
     if options.json:
         print(json.dumps(facts, indent=2, ensure_ascii=False))
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_facts(folder: str) -> dict[str, Any]:
-    """The card of a run, with its folder and, if training is not finished, the step that it has reached."""
+    """The facts in card.json of a run, and "run", its folder; "unfinished", the step reached, if it is not finished."""
     opened = Run.open(folder)
     facts: dict[str, Any] = {"run": str(opened.folder)}
     states = sorted((opened.folder / "checkpoints").glob("*.json"))
@@ -54,10 +54,13 @@ def run_facts(folder: str) -> dict[str, Any]:
 
 
 def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
-    """Settings, layers, numbers of parameters and FLOPs of an architecture. No memory is allocated for weights."""
+    """Settings, layers, parameters and FLOPs per token of the preset `arch` with a vocabulary of this size.
+
+    The model is built on the meta device, so that no memory is allocated for weights.
+    """
     settings = settings_of(arch)
     if vocabulary < 8:
-        raise SettingsError("--vocabulary must be at least 8")
+        raise SettingsError(f"--vocabulary must be at least 8, not {vocabulary}")
     import torch
 
     from regard.models.base import count_parameters, summarize
@@ -93,7 +96,7 @@ def show_arch(facts: dict[str, Any]) -> None:
 
 
 def show_card(card: dict[str, Any]) -> None:
-    """Print the card of a run: facts, then scores with their signatures."""
+    """Print the result of `run_facts`: the facts, then the scores with their signatures (sacreBLEU settings)."""
     task = card.get("task", DataSettings.task)
     if task not in TASKS:  # the task comes from a plugin that is not loaded
         plugins.require(card.get("plugins", ()), card["run"])

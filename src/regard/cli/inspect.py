@@ -57,16 +57,18 @@ def run(options: argparse.Namespace) -> int:
     opened = Run.open(options.run)  # a wrong name is reported before anything is loaded
     task = opened.recipe.data.task
     if not has_part(task, "inspect"):
-        raise SettingsError(f"{opened.folder}: there is nothing to inspect in a run of the task {task}")
+        raise SettingsError(f"{opened.folder}: a run of the task {task} cannot be inspected; choose another run")
     content = part(task, "inspect")
     for name, purpose in TASK_OPTIONS.items():
         if getattr(options, name) and name not in content.OPTIONS:
             raise SettingsError(f"--{name} {purpose}; {opened.folder} is a run of the task {task}: leave out --{name}")
     if options.measure:
         if options.sentence:
-            raise SettingsError("--measure uses many sentences; leave out the text")
+            raise SettingsError("--measure uses the sentences of --pairs or held-out ones; leave out the text")
         if options.sentences < MIN_SENTENCES:
-            raise SettingsError(f"--sentences must be at least {MIN_SENTENCES}: fewer cannot distinguish the methods")
+            raise SettingsError(
+                f"--sentences must be at least {MIN_SENTENCES}, not {options.sentences}: fewer are not enough"
+            )
         with status() as log:
             found = content.measure(opened, options.pairs, options.sentences, log)
         print(json.dumps(found.as_dict(), ensure_ascii=False) if options.json else found)
@@ -91,16 +93,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check_out(path: Path, *, force: bool = False) -> None:
-    """Raise an error if `path` cannot be written, or is a file that is not an inspection page (unless `force`)."""
+    """Raise an error if `path` is a folder, is in a missing folder, or is a file that `regard inspect` did not write.
+
+    With `force`, such a file may be replaced.
+    """
     if path.is_dir():
-        raise SettingsError(f"{path}: a folder; give the name of a file")
+        raise SettingsError(f"--out {path}: this is a folder; give the name of a file")
     if not path.parent.is_dir():
-        raise SettingsError(f"{path}: there is no folder {path.parent}; make it first")
+        raise SettingsError(f"--out {path}: there is no folder {path.parent}; make it first")
     if path.exists() and not force:
         mark = f'<meta name="generator" content="{PAGES["inspect"].command}">'.encode()
         with path.open("rb") as file:
             if mark not in file.read(1024):
-                raise SettingsError(f"{path}: exists and is not an inspection; choose another --out, or add --force")
+                raise SettingsError(
+                    f"{path}: exists and was not made by regard inspect; choose another --out, or add --force"
+                )
 
 
 COMMANDS = {

@@ -15,7 +15,7 @@ from regard.terminal import Command, Parser, brief
 
 
 def configure(parser: Parser) -> None:
-    """Add one option for each server setting, without a default: `ServerSettings` has the defaults."""
+    """Add the run folders, --new-key, and one option for each field of `ServerSettings`, which has the defaults."""
     parser.add_argument("runs", metavar="RUN", nargs="*", help="run folders; requests name a run or its languages")
     parser.add_argument("--new-key", metavar="FILE", help="make an API key, add it to this file, print it, and exit")
     helps, hints = describe(ServerSettings), get_type_hints(ServerSettings)

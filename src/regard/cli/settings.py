@@ -21,7 +21,7 @@ TYPES = {int: "integer", float: "number", bool: "true or false", str: "text"}
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a section."""
+    """One setting of a section of a recipe, as `regard settings` shows it."""
 
     name: str
     """The name without the section, e.g. "warmup_steps"."""
@@ -37,7 +37,7 @@ class Setting:
 
 
 def model_sections() -> dict[str, type]:
-    """The settings class of each kind of model, by a title that lists its presets, e.g. "model (han)"."""
+    """The settings classes of all models. The key of a class lists its presets, e.g. "model (han)"."""
     by_class: dict[type, list[str]] = {}
     for name, model in presets().items():
         by_class.setdefault(type(model), []).append(name)
@@ -45,7 +45,10 @@ def model_sections() -> dict[str, type]:
 
 
 def settings_of(section: type, arch: str = "") -> list[Setting]:
-    """The settings of a section, in order. For a section of a model, `arch` selects the preset for the defaults."""
+    """The settings of the settings class `section`, in order.
+
+    For a model, `arch` is the preset whose values are the defaults; empty: the values of all presets are given.
+    """
     is_model = issubclass(section, ModelSettings)
     named = {name: model for name, model in presets().items() if type(model) is section} if is_model else {}
     named = {arch: named[arch]} if arch else named
@@ -63,7 +66,7 @@ def settings_of(section: type, arch: str = "") -> list[Setting]:
 
 
 def _type_text(hint: Any) -> str:
-    """A type in words, e.g. "integer, at least 1" or "adam | muon"."""
+    """A type hint in words, e.g. "integer, at least 1" or "adam | muon"."""
     if get_origin(hint) is Annotated:
         base, *ranges = get_args(hint)
         return ", ".join([_type_text(base), *map(str, ranges)])
@@ -115,7 +118,7 @@ def _meaning(section: type) -> str:
 
 
 def _choose(what: str) -> dict[str, type]:
-    """The settings classes to show for `what` (a section, an architecture or a task) by title; empty for a task."""
+    """The settings classes to show, by title, for `what`, a section or an architecture; none for the name of a task."""
     known = all_sections()
     if what in known:
         return {what: known[what]}
@@ -153,14 +156,14 @@ def _show_section(name: str, kind: type, arch: str) -> None:
 
 
 def task_defaults(task: str) -> dict[str, str]:
-    """The defaults of a task that differ from the general defaults: values as TOML by the names of the settings."""
+    """The defaults that a task sets itself: setting and value in TOML, e.g. {"train.batch_tokens": "1024"}."""
     facts = find_task(task)
     tables = join_tables({"train": {"metric": facts.metrics[0]}}, facts.defaults)
     return {f"{name}.{key}": json.dumps(table[key]) for name, table in tables.items() for key in table}
 
 
 def task_help(task: str) -> str:
-    """The text about the settings of a task at the end of `regard train --task TASK --help`."""
+    """The last lines of `regard train --task TASK --help`: the settings of the task, with defaults and meanings."""
     lines = []
     if section := all_sections().get(task):
         shown = {f"{task}.{one.name} = {one.default}": brief(one.help) for one in settings_of(section)}
@@ -202,7 +205,10 @@ def settings_page() -> str:
 
 
 def _section_table(section: type) -> Iterator[str]:
-    """Yield the lines of a Markdown table of the settings; if presets differ, also a table of the presets' values."""
+    """Yield the lines of a Markdown table of the settings of the class `section`.
+
+    If the presets of a model have different values, a second table shows these.
+    """
     found = settings_of(section)
     yield "| setting | default | type | meaning |"
     yield "|---|---|---|---|"

@@ -23,7 +23,7 @@ SIDES = ("source", "target")
 
 
 def configure(parser: Parser) -> None:
-    """Add the options. `--task TASK --help` shows only the options of this task, and also its settings."""
+    """Add the options of `regard train`. With --task TASK, --help shows only those of the task, and its settings."""
     parser.add_argument("recipe", nargs="?", metavar="FILE", help="a recipe (TOML), or the training data of a task")
     words = [part for word in parser.arguments for part in word.split("=", 1)]
     task = next((after for word, after in pairwise(words) if word == "--task"), None)
@@ -40,7 +40,7 @@ def configure(parser: Parser) -> None:
 
 
 def add_data(parser: Parser, *, pairs: bool = True) -> None:
-    """Add the options for corpora. `pairs`: whether --help shows the options for sentence pairs."""
+    """Add the options for the data. If not `pairs`, --help does not show those for sentence pairs, e.g. --target."""
 
     def text(shown: str) -> str:
         return shown if pairs else argparse.SUPPRESS
@@ -89,7 +89,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def given_table(options: argparse.Namespace, need: str) -> dict[str, Any]:
-    """The settings given by the options. `need`: advice if training data is missing; if empty, it may be missing."""
+    """The settings given as options, as nested tables such as {"train": {"seed": 2}}.
+
+    If no training data is given, an error with the advice `need` is raised, unless `need` is empty.
+    """
     table = given_settings(options)
     data = table.setdefault("data", {})
     if corpora := pair_up(options.source, options.target):
@@ -110,7 +113,7 @@ def given_table(options: argparse.Namespace, need: str) -> dict[str, Any]:
 
 
 def train_job(job: TrainingJob, options: argparse.Namespace) -> int:
-    """Print the plan and, unless --dry-run is given, train."""
+    """Print the plan of `job` and, unless --dry-run is given, train. Returns the exit code."""
     from regard.tasks.train import log, log_result, start
     from regard.training.device import choose_device
     from regard.training.plan import table
@@ -130,7 +133,10 @@ def train_job(job: TrainingJob, options: argparse.Namespace) -> int:
 
 
 def pair_up(sources: Sequence[str], targets: Sequence[str], prefix: str = "--") -> list[dict[str, Any]]:
-    """One corpus per source file, with the target file at the same position; `prefix` is the prefix of the options."""
+    """A table {"source": file, "target": file} per source file; if there are no target files, without "target".
+
+    `prefix` is "--", "--valid-" or "--test-": the start of the options' names in the error message.
+    """
     if targets and len(sources) != len(targets):
         files = f"{len(sources)} {prefix}source and {len(targets)} {prefix}target"
         raise SettingsError(f"{files} are given; each source file needs one target file")
@@ -140,7 +146,7 @@ def pair_up(sources: Sequence[str], targets: Sequence[str], prefix: str = "--") 
 
 
 def guess_languages(data: dict[str, Any]) -> None:
-    """Add the languages that were not given, from file names such as train.en and train.de."""
+    """Add the missing languages to the settings `data`, from names of training files such as train.en and train.de."""
     first: dict[str, str] = next(iter(data.get("train", [])), {})
     for side in SIDES:
         name = Path(first.get(side, "")).name.removesuffix(".gz").removesuffix(".zst")

@@ -157,7 +157,7 @@ class TrainSettings(CheckedSettings):
     """Under torchrun: shard weights and optimizer state over the processes (FSDP2), for models too large for a GPU."""
 
     def check(self) -> None:
-        require(-(2**63) <= self.seed < 2**63, "train.seed must be a number of 64 bits")
+        require(-(2**63) <= self.seed < 2**63, f"train.seed must be a signed integer of 64 bits, not {self.seed}")
         require(
             not self.fsdp or self.optimizer == "adam",
             f'train.fsdp needs train.optimizer = "adam": {self.optimizer} works on whole matrices',
@@ -240,7 +240,7 @@ class ModelSettings(CheckedSettings):
     network: ClassVar[str] = ""
     """The network class: "Class" if it is in the same module as the settings, otherwise "package.module.Class"."""
     about: ClassVar[str] = ""
-    """The paper of the architecture, for `regard info --arch`."""
+    """Title, authors and year of the paper that describes the architecture; `regard info --arch` shows it."""
 
     arch: str = ""
     """Name of the preset that the settings below start from."""
@@ -271,7 +271,7 @@ class ModelSettings(CheckedSettings):
         return 0
 
     def paper(self) -> str:
-        """Title, authors and year of the paper that describes the architecture of this preset."""
+        """The paper about this preset, as in "Attention Is All You Need (Vaswani et al. 2017)"."""
         return self.about
 
     def kept_per_token(self, length: float) -> float:

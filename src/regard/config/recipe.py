@@ -45,7 +45,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: not valid TOML: {error}{hint}") from None
     version = table.get("format", FORMAT)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise SettingsError(f"{path}: format must be a whole number of at least 1, not {version!r}; remove it")
+        raise SettingsError(f"{path}: format must be a whole number of at least 1, not {version!r}; correct this line")
     if version > FORMAT:
         known = f"this version of Regard reads formats up to {FORMAT}"
         raise SettingsError(f"{path}: has format {version}, written by a newer version; {known}: update Regard")
@@ -64,7 +64,9 @@ def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
             raise SettingsError(f'--set {override}: write it as section.key=value, e.g. "--set train.seed=2"')
         values = merged.setdefault(section, {})
         if not isinstance(values, dict):
-            raise SettingsError(f"--set {override}: {section} is not a table of settings")
+            raise SettingsError(
+                f"--set {override}: in the recipe, {section} is a value, not a section; correct the recipe"
+            )
         try:
             values[key] = tomllib.loads(f"value = {raw}")["value"]
         except tomllib.TOMLDecodeError:

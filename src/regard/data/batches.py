@@ -236,7 +236,7 @@ class BatchStream:
             self._marks.append(BatchPosition(last.epoch + 1, last.position + len(self._plan(last.epoch))))
         place = bisect(self._marks, position, key=lambda mark: mark.position) - 1
         if place < 0:
-            raise ValueError(f"position {position} is before {self._marks[0].position}, where this stream starts")
+            raise ValueError(f"batch {position} is before batch {self._marks[0].position}, the first of this stream")
         return self._marks[place]
 
 

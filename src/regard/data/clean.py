@@ -45,13 +45,15 @@ class CleaningSettings:
     """Remove pairs whose two sides are exactly those of an earlier pair."""
 
     def __post_init__(self) -> None:
-        for name in ("max_words", "max_characters"):
+        for name, flag in (("max_words", "--max-words"), ("max_characters", "--max-characters")):
             if getattr(self, name) < 0:
-                raise SettingsError(f"{name} must be 0 (no limit) or more, not {getattr(self, name)}")
+                raise SettingsError(f"{flag} must be 0 (no limit) or more, not {getattr(self, name)}")
         if self.max_length_ratio != 0 and not self.max_length_ratio >= 1:
-            raise SettingsError(f"max_length_ratio must be at least 1, or 0 for no limit, not {self.max_length_ratio}")
+            raise SettingsError(
+                f"--max-length-ratio must be at least 1, or 0 for no limit, not {self.max_length_ratio}"
+            )
         if not 0 <= self.min_script <= 1:
-            raise SettingsError(f"min_script must be between 0 and 1, not {self.min_script}")
+            raise SettingsError(f"--min-script must be between 0 and 1, not {self.min_script}")
 
 
 RULES = {

@@ -156,7 +156,9 @@ def plan_split(
     for name, size in split.sizes.items():
         if split.wanted[name] and not size:
             problem = f"{split.largest:,} of {len(roots):,} pairs share sentences and must stay together"
-            advice = f"clean the corpus, or ask for more pairs, so that such a group fits (data.{name}_size)"
+            advice = (
+                f"clean the corpus, or ask for more pairs, so that such a group fits (--{name} or data.{name}_size)"
+            )
             raise CorpusError(where, f"no pairs for {name}: {problem}; {advice}")
     return split
 
@@ -196,9 +198,9 @@ def _wanted_sizes(total: int, valid: int | float, test: int | float) -> tuple[in
     held_out = []
     for name, asked in (("valid", valid), ("test", test)):
         if isinstance(asked, float) and not 0 <= asked < 1:
-            raise SettingsError(f"{name}: a share must be at least 0 and below 1, not {asked}")
+            raise SettingsError(f"--{name}: a share must be at least 0 and below 1, not {asked}")
         if asked < 0:
-            raise SettingsError(f"{name} must be 0 or more, not {asked}")
+            raise SettingsError(f"--{name} must be 0 or more, not {asked}")
         held_out.append(max(1, round(asked * total)) if isinstance(asked, float) and asked else int(asked))
     valid, test = held_out
     if valid + test >= total:

@@ -120,7 +120,7 @@ class Expansion(NamedTuple):
         return Expansion(*(part.gather(1, place_NW) for part in self))
 
     def path(self, live: OpenBeams, count: int) -> tuple[Tensor, Tensor]:
-        """All tokens [N, C, T] of the first C = `count` continuations, and their log-probabilities.
+        """All tokens [N, C, T] of the best C = `count` continuations, and the log-probability of each token.
 
         `live` are the open hypotheses that they continue.
         """

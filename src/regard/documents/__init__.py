@@ -31,7 +31,7 @@ FORMAT_NAMES = tuple(ending.removeprefix(".") for ending in FORMATS)
 
 
 class Document:
-    """A parsed document. Translate its `texts`, in batches of any size, and give the answers to `rebuild`."""
+    """A parsed document. Translate all its `texts`, and give the translations to `rebuild` in the same order."""
 
     def __init__(self, pieces: Sequence[Piece], draft: Draft, format_module: Any, *, as_bytes: bool):
         self._pieces, self._segments = pieces, draft.segments
@@ -39,16 +39,19 @@ class Document:
 
     @property
     def texts(self) -> list[str]:
-        """The texts to translate, one per paragraph, cell, message or the like."""
+        """The texts to translate: one for each paragraph, table cell, message or the like."""
         return [segment.marked.text for segment in self._segments]
 
     @property
     def needs_alignment(self) -> bool:
-        """Whether the answers should have word alignments, so that markup inside texts is placed correctly."""
+        """Whether the translations should have word alignments, so that tags inside texts are placed correctly."""
         return any(segment.marked.needs_alignment for segment in self._segments)
 
     def rebuild(self, answers: Sequence[Answer]) -> str | bytes:
-        """The translated document, as str or bytes like the source. An empty answer leaves its text untranslated."""
+        """The translated document, as str or bytes like the source. `answers` has one translation per text.
+
+        An empty translation leaves its text untranslated.
+        """
         from regard.documents.markup import fill
 
         if len(answers) != len(self._segments):
@@ -59,12 +62,15 @@ class Document:
         return made.encode("utf-8", "surrogatepass") if self._as_bytes and isinstance(made, str) else made
 
     def lost(self, answers: Sequence[Answer]) -> list[tuple[str, ...]]:
-        """For each text, what its answer lacks: addresses, placeholders, code and, not added by `rebuild`, numbers."""
+        """For each text, the URLs, placeholders, code and numbers that are missing from its translation.
+
+        `rebuild` adds these to the translation again, except numbers. `answers` has one translation per text.
+        """
         return [segment.lost(answer) for segment, answer in zip(self._segments, answers, strict=True)]
 
 
 def format_of(name: str) -> str:
-    """The format of a file. `name` is a file name, whose ending gives the format, or the name of a format."""
+    """The name of a document format, e.g. "html". `name` is a file name with a known ending, or a format."""
     lowered = name.lower()
     if lowered in FORMAT_NAMES:
         return lowered
@@ -78,7 +84,7 @@ def format_of(name: str) -> str:
 
 
 def parse(name: str, content: str | bytes, *, format: str = "") -> Document:
-    """Split a document into texts. Its format is `format` or, if empty, follows from `name` (see `format_of`)."""
+    """Split a document into texts to translate. Its format is `format` or, if that is empty, the ending of `name`."""
     from regard.documents.segment import Draft
 
     module = import_module(FORMATS[f".{format_of(format or name)}"])

@@ -41,15 +41,15 @@ _TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
-    """Split a page into unchanged source and slots for translations; `draft` collects the texts to translate.
+    """Split a page into strings that stay unchanged and slots for translations; `draft` collects the texts.
 
-    Attributes with readable text (alt, title and others) are texts too.
+    Values of attributes that readers see (alt, title and others) are texts too. `name` is not used.
     """
     return _Reader(draft).read(list(read_tokens(source)))
 
 
 class _Reader:
-    """Splits the tokens of a page into unchanged source and slots for translations; adds its texts to a draft."""
+    """Splits the tokens of a page into unchanged strings and slots for translations; `draft` collects the texts."""
 
     def __init__(self, draft: Draft):
         self._draft = draft
@@ -92,7 +92,7 @@ class _Reader:
             self._tree.open(name, raw)
 
     def _follows_link(self) -> bool:
-        """Whether only white space separates the next link from the previous link, as in a list of links."""
+        """Whether the last thing read, apart from white space, is a link: a link after it is in a list of links."""
         before = self._tree.root[-2:]
         while before and isinstance(before[-1], Words) and not before[-1].text.strip():
             before.pop()
@@ -102,7 +102,7 @@ class _Reader:
         self._pieces += self._draft.add(self._tree.finish(), escape_text)
 
     def _keep(self, element: list[Token]) -> None:
-        """Add the tokens of an element that stays unchanged."""
+        """Add an element that must not be translated, given as its tokens from the start tag to the end tag."""
         name, raw = element[0].name, "".join(token.raw for token in element)
         if name in _BLOCKS:
             self._end_text()
@@ -113,7 +113,7 @@ class _Reader:
             self._tree.add(fixed(raw, "".join(unescape(token.raw) for token in element if token.kind == "text")))
 
     def _translate_attributes(self, token: Token) -> Raw:
-        """The source of a tag, in which slots for translations replace the attributes with readable text."""
+        """The source of a tag, with slots for translations in place of attribute values that readers see, e.g. alt."""
         if token.kind == "close" or "=" not in token.raw:
             return token.raw
         found = list(read_attributes(token.raw))
@@ -134,7 +134,7 @@ class _Reader:
 
 
 def _end_of_element(tokens: list[Token], start: int) -> int:
-    """The index after the last token of the element that starts at `start`; the element may have no end tag."""
+    """The index after the last token of the element whose start tag is `tokens[start]`; it may have no end tag."""
     name, depth = tokens[start].name, 1
     inline = name not in _BLOCKS and name not in _WHOLE
     for place in range(start + 1, len(tokens)):
@@ -151,7 +151,7 @@ def _end_of_element(tokens: list[Token], start: int) -> int:
 
 
 def _stays_unchanged(token: Token) -> bool:
-    """Whether an element must not be translated, because of its name (e.g. code) or its attributes."""
+    """Whether the element with this start tag must not be translated: e.g. <code>, or an attribute translate="no"."""
     if token.name in _CODE or token.name in _WHOLE or token.name == "pre":
         return True
     if "translate" not in (lowered := token.raw.lower()):
@@ -179,7 +179,7 @@ _TAG_START = re.compile(r"</?[a-zA-Z]")
 
 
 class Token(NamedTuple):
-    """A tag, a text or another piece of the source."""
+    """One token of an HTML source: a tag, a text, or something else such as a comment."""
 
     kind: Kind
     """ "single": a tag without content; "other": a comment, a declaration, or content without text, e.g. a script."""
@@ -224,7 +224,7 @@ def read_tokens(source: str) -> Iterator[Token]:
 
 
 def _until(source: str, start: int, mark: str) -> str:
-    """The source from `start`, where "<!", "<?" or "</" is, up to and including the next `mark`, or to the end."""
+    """The source from `start`, where "<!", "<?" or "</" is, up to and including `mark` (e.g. ">"), or to the end."""
     end = source.find(mark, start + 2)
     return source[start:] if end < 0 else source[start : end + len(mark)]
 
@@ -233,6 +233,6 @@ _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|
 
 
 def read_attributes(raw: str) -> Iterator[tuple[str, str, int]]:
-    """Yield name, value, and position of the value (0: not in quotation marks) of each attribute of a start tag."""
+    """Yield name, value, and position of the value (0: not quoted) for each attribute of the start tag `raw`."""
     for match in _ATTRIBUTE.finditer(raw, re.match(r"<[^\s/>]*", raw).end()):  # type: ignore[union-attr]
         yield match[1].lower(), match[2] or match[3] or match[4] or "", max(match.start(2), match.start(3), 0)

@@ -39,12 +39,12 @@ _SPECIAL = re.compile(r"[\\`*_\[\]<]")
 
 
 def _escape(text: str) -> str:
-    """Escape characters that have a meaning in Markdown."""
+    """Put a backslash before each character that has a meaning in Markdown."""
     return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 def _fold(label: str) -> str:
-    """Normalize the name of a link for comparison."""
+    """Normalize the letter case and white space of a link label, so that labels can be compared."""
     return " ".join(label.casefold().split())
 
 
@@ -52,7 +52,8 @@ class _Inline:
     r"""Parses the inline markup of a paragraph into nodes: words, elements around words, code, line breaks.
 
     `breaks` has, for each "\n" in the text, the source of this line break, and whether it is a hard line break.
-    `labels` are the names of links that the document defines.
+    `labels` are the link labels that the document defines ("[label]: URL"). `draft` collects the alternative
+    texts of images, which are translated too.
     """
 
     def __init__(self, text: str, breaks: Sequence[tuple[str, bool]], labels: AbstractSet[str], draft: Draft):
@@ -77,12 +78,12 @@ class _Inline:
             self._tree.add(Words(text, text))
 
     def _restore(self, raw: str) -> str:
-        r"""The source of `raw`: each "\n" is replaced by the source of this line break."""
+        r"""Return `raw` as in the file: each "\n" is replaced by the source of this line break (from `breaks`)."""
         first, *rest = raw.split("\n")
         return first + "".join(next(self._breaks)[0] + part for part in rest)
 
     def _take(self, match: re.Match[str]) -> int:
-        """Add a match of _TOKEN to the tree; returns the position in the text after the nodes that were added."""
+        """Add the node for a match of _TOKEN to the tree; return the position in the text where reading continues."""
         raw, tree = match.group(), self._tree
         if match["break"]:
             tree.add(Break(*next(self._breaks)))
@@ -115,7 +116,10 @@ class _Inline:
         return match.end()
 
     def _take_code(self, match: re.Match[str]) -> int:
-        """Add a code span, up to the next run of equally many backticks; if there is none, the backticks are text."""
+        """Add a code span up to the next run of equally many backticks (without one, the matched backticks are text).
+
+        Returns the position in the text where reading continues.
+        """
         size = len(match.group())
         places = self._ticks[size]
         following = bisect_right(places, match.start())
@@ -137,7 +141,10 @@ class _Inline:
             self._tree.open(name, raw)
 
     def _take_link(self, match: re.Match[str]) -> int:
-        """Close a link at "]" if it has an address or a defined name; otherwise the bracket is text."""
+        """Close a link at "]" if it has a URL or a defined label; otherwise the bracket is text.
+
+        Returns the position in the text where reading continues.
+        """
         to = match["to"] or ""
         label = self._text[self._brackets.pop() : match.start()] if self._brackets else ""
         defined = _fold(label) in self._labels
@@ -150,7 +157,7 @@ class _Inline:
         return match.start() + 1
 
     def _take_stress(self, match: re.Match[str]) -> None:
-        """Take a run of emphasis marks: the first marks close open emphasis, the remaining marks open new emphasis."""
+        """Process a run of *, _ or ~: its first characters close open emphasis, the others open new emphasis."""
         raw, mark = match.group(), match.group()[0]
         before = self._text[match.start() - 1 : match.start()] or " "
         after = self._text[match.end() : match.end() + 1] or " "
@@ -209,7 +216,7 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
 
 
 class _Line(NamedTuple):
-    """A line of the source, split into three parts."""
+    """A line of the source, split into its indentation and list marks, the rest of the line, and the line end."""
 
     marks: str  # indentation, quotation marks and list marks
     rest: str
@@ -228,7 +235,7 @@ def _guard_lines(text: str) -> str:
 
 
 class _Reader:
-    """Splits lines into blocks, and adds the texts of the blocks to a draft."""
+    """Splits lines into blocks (paragraphs, tables, code and others); `draft` collects the texts of the blocks."""
 
     def __init__(self, lines: Sequence[_Line], draft: Draft):
         self._lines, self._draft = lines, draft
@@ -245,7 +252,7 @@ class _Reader:
         return self._pieces
 
     def _read_block(self, at: int) -> int:
-        """Read a line, or the lines of a block; returns the index of the next line."""
+        """Read the line with index `at`, or the whole block that starts there; return the index of the next line."""
         line = self._lines[at]
         if not line.rest.strip():
             return self._keep_until(at, at + 1)
@@ -264,7 +271,7 @@ class _Reader:
         return at + 1
 
     def _read_line(self, line: _Line) -> None:
-        """Add a heading, or add the line to the current paragraph."""
+        """Add the text of a heading, or append any other line to the current paragraph."""
         begins_item = bool(_LIST_MARKER.search(line.marks))
         if begins_item or line.marks.count(">") > (self._paragraph[0].marks.count(">") if self._paragraph else 0):
             self._flush()
@@ -286,7 +293,7 @@ class _Reader:
         self._pieces += self._draft.add(nodes, escape, _guard_lines)
 
     def _flush(self) -> None:
-        """End the current paragraph, if there is one, and add its lines as one text."""
+        """End the current paragraph, if there is one: add its lines as one text to translate."""
         lines, self._paragraph = self._paragraph, []
         if not lines:
             return
@@ -311,7 +318,7 @@ class _Reader:
         return end
 
     def _end_of_fence(self, at: int, fence: str) -> int:
-        """The index after the closing fence, or after the last line."""
+        """The index of the line after the code block that starts at line `at` with `fence` (three or more ` or ~)."""
         for place in range(at + 1, len(self._lines)):
             text = self._lines[place].text.strip(" \t>")
             if text.startswith(fence) and not text.strip(fence[0]):
@@ -319,7 +326,10 @@ class _Reader:
         return len(self._lines)
 
     def _read_html(self, at: int) -> int:
-        """Read an HTML block. It ends at a blank line; an element of _HTML_ENDS, e.g. <pre>, ends at its end tag."""
+        """Read the HTML block that starts at line `at`; return the index of the line after it.
+
+        A block ends at a blank line; an element of _HTML_ENDS, e.g. <pre>, ends at its end tag.
+        """
         self._flush()
         lowered = self._lines[at].rest.lower()
         closing = next((end for start, end in _HTML_ENDS.items() if lowered.startswith(start)), "")
@@ -332,7 +342,7 @@ class _Reader:
         return end
 
     def _read_table(self, at: int) -> int:
-        """Read a table: each cell is a text; the delimiter row stays."""
+        """Read the table that starts at line `at`, with each cell as a text; return the index of the line after it."""
         self._flush()
         head = at
         while at < len(self._lines) and (at <= head + 1 or "|" in self._lines[at].text):

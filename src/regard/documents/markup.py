@@ -1,7 +1,7 @@
 """Text with inline markup: its nodes, how tags are matched, and the plain text that is sent to the translator.
 
-A text is a list of nodes: words, elements around words, line breaks, and fixed pieces that must not change. `mark`
-joins the words into one plain text and records between which words each piece of markup stands.
+A text is a list of nodes: words, elements (tag pairs) around words, line breaks, and `Fixed` nodes, which must not
+change. `mark` joins the words into one plain text and records where each node of markup stands between the words.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ PROTECTED = re.compile(f"({'|'.join(_KINDS)})")
 
 
 class Alignment(Protocol):
-    """A word alignment; implemented by `regard.tasks.translate.translation.Alignment`."""
+    """A word alignment: source words, target words, and `links`, pairs of a source index and a target index.
+
+    Implemented by `regard.tasks.translate.translation.Alignment`.
+    """
 
     @property
     def source(self) -> Sequence[str]: ...
@@ -45,7 +48,7 @@ class Alignment(Protocol):
 
 
 class Answer(Protocol):
-    """A translation; implemented by `regard.tasks.translate.translation.Translation`."""
+    """The translation of one text; implemented by `regard.tasks.translate.translation.Translation`."""
 
     @property
     def text(self) -> str: ...
@@ -54,7 +57,7 @@ class Answer(Protocol):
 
 
 class Slot(Protocol):
-    """A part of a document that depends on translations: `render` receives the translations of all texts."""
+    """A part of a document that is filled in later: `render` makes it from `answers`, the translations of all texts."""
 
     def render(self, answers: Sequence[Answer]) -> str: ...
 
@@ -65,7 +68,7 @@ Raw = str | tuple[Piece, ...]
 
 
 def fill(raw: Raw | Sequence[Piece], answers: Sequence[Answer]) -> str:
-    """Join pieces of source text; each slot is replaced by its translation."""
+    """Join pieces of a document: strings unchanged, slots rendered with `answers`, the translations of all texts."""
     if isinstance(raw, str):
         return raw
     return "".join(piece if isinstance(piece, str) else piece.render(answers) for piece in raw)
@@ -73,7 +76,7 @@ def fill(raw: Raw | Sequence[Piece], answers: Sequence[Answer]) -> str:
 
 @dataclass(frozen=True)
 class Words:
-    """Running text."""
+    """A node of text without markup, which is translated."""
 
     raw: str
     text: str  # the raw text with entities and escapes decoded
@@ -81,10 +84,10 @@ class Words:
 
 @dataclass(frozen=True)
 class Fixed:
-    """A piece that must not change: an image, a comment, code, an address, a tag without its counterpart.
+    """A node that must not change: an image, a comment, code, a URL, a start tag without its end tag.
 
-    If `text` is not empty, the piece is part of the sentence, and replaces the target words that translate `text`. If
-    `text` is empty, the piece is placed at the corresponding position in the translation.
+    If `text` is not empty, the translator gets it as part of the sentence, and `raw` replaces the target words that
+    translate it. If `text` is empty, `raw` is placed at the corresponding position in the translation.
     """
 
     raw: Raw
@@ -95,7 +98,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Break:
-    """A line break, or another mark that must have words on both sides. All breaks of a text stay in their order."""
+    """A line break or another separator, which must have words on both sides. The breaks of a text keep their order."""
 
     raw: str
     required: bool  # never left out, even if there are too few words
@@ -103,7 +106,7 @@ class Break:
 
 @dataclass(frozen=True)
 class Element:
-    """A start tag, its content and the end tag."""
+    """A pair of tags (`opening`, `closing`) and the nodes inside it."""
 
     name: str
     opening: Raw
@@ -121,7 +124,7 @@ def as_pieces(raw: Raw) -> list[Piece]:
 
 
 def source_of(nodes: Iterable[Node]) -> list[Piece]:
-    """The source text of the nodes, with slots for translated attributes."""
+    """The nodes in the format of the file: unchanged strings, and slots for the translations of attributes."""
     found: list[Piece] = []
     for node in nodes:
         if isinstance(node, Element):
@@ -132,20 +135,20 @@ def source_of(nodes: Iterable[Node]) -> list[Piece]:
 
 
 def has_letters(node: Node) -> bool:
-    """Whether the node contains letters to translate."""
+    """Whether the node contains letters to translate; a `Fixed` node has none."""
     if isinstance(node, Element):
         return any(map(has_letters, node.inside))
     return isinstance(node, Words) and any(map(str.isalpha, node.text))
 
 
 def fixed(raw: Raw, text: str) -> Fixed:
-    """A fixed piece that readers see as `text`. With at most MAX_SHOWN_WORDS words, it is part of the sentence."""
+    """A `Fixed` node that readers see as `text`; the translator gets this text if it has <= MAX_SHOWN_WORDS words."""
     said = " ".join(text.split())
     return Fixed(raw, said if len(word_texts(said)) <= MAX_SHOWN_WORDS else "", visible=bool(said))
 
 
 def read_words(raw: str, decode: Callable[[str], str] = str) -> Iterator[Node]:
-    """Nodes of running text; addresses and placeholders become fixed pieces. `decode` decodes entities."""
+    """Yield the nodes of text without tags: URLs and placeholders become `Fixed` nodes. `decode` decodes entities."""
     for place, piece in enumerate(PROTECTED.split(raw)):
         if piece:
             yield fixed(piece, decode(piece)) if place % 2 else Words(piece, decode(piece))
@@ -153,7 +156,7 @@ def read_words(raw: str, decode: Callable[[str], str] = str) -> Iterator[Node]:
 
 @dataclass
 class _Open:
-    """A start tag whose end tag has not been found yet, and the nodes after the tag."""
+    """A start tag whose end tag has not been found yet, and the nodes read after it."""
 
     name: str
     raw: Raw
@@ -163,7 +166,7 @@ class _Open:
 
 
 class Tree:
-    """Collects nodes and matches tags. A tag without its counterpart stays where it is; nothing is lost."""
+    """Builds nested nodes from words and tags in reading order. An unmatched tag becomes a separate node."""
 
     def __init__(self) -> None:
         self.root: list[Node] = []
@@ -183,14 +186,15 @@ class Tree:
             self.add(unmatched or Fixed(raw))
 
     def innermost(self, *names: str) -> str:
-        """The name of the innermost open element with one of these names; empty if there is none."""
+        """The name of the innermost open element that has one of these names; empty if there is none."""
         return next((tag.name for tag in reversed(self._open) if tag.name in names), "")
 
     def close(self, name: str, raw: Raw, rewritten: str | None = None) -> None:
-        """Close the innermost open element of this name; `raw` is its end tag. `rewritten`: see `Element`.
+        """Close the innermost open element called `name`; `raw` is its end tag.
 
-        Elements inside it that are still open become unmatched tags. If no element of this name is open, the end tag
-        becomes a fixed piece.
+        `rewritten` is the end tag to write if the text is translated; None: `raw`.
+        Elements inside it that are still open have no end tag: their start tags become separate nodes. If no element
+        of this name is open, the end tag becomes a `Fixed` node.
         """
         if self.innermost(name):
             self._unmatch_above(name)
@@ -203,19 +207,19 @@ class Tree:
         self.add(Fixed(raw))
 
     def forget(self, name: str) -> None:
-        """Make the innermost open element of this name an unmatched tag."""
+        """Make the start tag of the innermost open element called `name` a separate node: it has no end tag."""
         if self.innermost(name):
             self._unmatch_above(name)
             self._unmatch()
 
     def finish(self) -> list[Node]:
-        """Return all nodes and reset the tree."""
+        """Return all nodes and reset the tree. Start tags that are still open become separate nodes."""
         self._unmatch_above(None)
         nodes, self.root = self.root, []
         return nodes
 
     def _unmatch_above(self, name: str | None) -> None:
-        """Unmatch the open elements inside the innermost element called `name`; if None, all open elements."""
+        """Make all open start tags inside the innermost element `name` separate nodes; None: all open start tags."""
         while self._open and self._open[-1].name != name:
             self._unmatch()
 
@@ -230,7 +234,7 @@ _TAGS = re.compile(
 
 
 def read_tags(text: str, markup: re.Pattern[str] = _TAGS) -> list[Node]:
-    r"""Nodes of lines with simple tags, as in subtitles and program messages: <i>, </font>, {\an8}.
+    r"""Parse text with simple tags, as in subtitles and program messages (<i>, </font>, {\an8}), into nodes.
 
     `markup` matches line breaks, entities and tags. Its groups for tags are `slash` (not empty in an end tag), `name`,
     and `single` (not empty in a tag that needs no end tag, e.g. <x/>).
@@ -259,9 +263,9 @@ def read_tags(text: str, markup: re.Pattern[str] = _TAGS) -> list[Node]:
 
 @dataclass
 class Box:
-    """A mark (a node of markup) and the words that it encloses: from `start` up to but not including `end`.
+    """The position of a node of markup: it encloses the words from index `start` up to but not including `end`.
 
-    If `start` equals `end`, the mark encloses no words; it stands before the word `start`.
+    If `start` equals `end`, the node encloses no words; it stands before the word `start`.
     """
 
     node: Element | Fixed | Break
@@ -273,7 +277,7 @@ class Box:
 
 
 def walk(boxes: Iterable[Box]) -> Iterator[Box]:
-    """The boxes and, after each box, all boxes inside it."""
+    """Yield each box (the position of a node of markup), followed by all boxes inside it, at any depth."""
     for box in boxes:
         yield box
         yield from walk(box.inside)
@@ -281,7 +285,7 @@ def walk(boxes: Iterable[Box]) -> Iterator[Box]:
 
 @dataclass(frozen=True)
 class Marked:
-    """A plain text, its number of words, and boxes that say where its markup stands, in order."""
+    """A text without its markup, its number of words (`size`), and the positions of the markup (`boxes`), in order."""
 
     text: str
     size: int
@@ -289,12 +293,12 @@ class Marked:
 
     @property
     def needs_alignment(self) -> bool:
-        """Whether a word alignment is needed to place the marks; breaks that are not required are placed without it."""
+        """Whether a word alignment is needed to place the markup; optional line breaks are placed without one."""
         return any(not isinstance(box.node, Break) or box.node.required for box in walk(self.boxes))
 
 
 def mark(nodes: Sequence[Node]) -> Marked:
-    """Join nodes into a text, with each run of white space as one space, and record where the marks stand."""
+    """Join nodes into a plain text, with each run of white space as one space, and record where the markup stands."""
     joiner = _TextJoiner()
     boxes = joiner.join(nodes)
     text = "".join(joiner.pieces).rstrip()
@@ -303,9 +307,10 @@ def mark(nodes: Sequence[Node]) -> Marked:
 
 
 def _count_words(boxes: Sequence[Box], starts: list[int], ends: list[int]) -> list[Box]:
-    """Convert the positions of boxes from characters to words, given the start and end of each word.
+    """Convert the positions of markup (`boxes`) from characters to words.
 
-    Placeholders that are joined to a word ("%1th") are left out.
+    `starts` and `ends` are the character positions of the words. Boxes of placeholders that are joined to a word
+    ("%1th") are left out.
     """
     counted = []
     for box in boxes:
@@ -319,7 +324,7 @@ def _count_words(boxes: Sequence[Box], starts: list[int], ends: list[int]) -> li
 
 
 class _TextJoiner:
-    """Joins the text of nodes. `join` returns boxes with character positions instead of word positions."""
+    """Joins the texts of nodes into one text. `join` returns the positions of the markup, counted in characters."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []

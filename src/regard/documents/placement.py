@@ -1,7 +1,7 @@
-"""Places markup in a translation: each mark encloses the target words that translate the source words it enclosed.
+"""Places markup in a translation: tags enclose the target words that translate the source words they enclosed.
 
-An element gets the span of target words that agrees best with the alignment links; marks inside it stay inside. A mark
-that encloses no words gets the gap between target words that leaves the fewest linked words on the wrong side.
+An element gets the span of target words that agrees best with the alignment links; markup inside it stays inside.
+Markup that encloses no words gets the gap between target words that leaves the fewest linked words on the wrong side.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Span = tuple[int, int]
 
 
 def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | None) -> tuple[list[Box], set[int]]:
-    """The marks of a text as boxes around words of its translation, and the indices of target words to leave out.
+    """The positions of the markup of a text in its translation, and the indices of target words to leave out.
 
-    A target word is left out if it is a copy of a fixed piece, and the piece itself was placed elsewhere because of the
-    marks around it.
+    `target` has the words of the translation. A word is left out if it is a copy of a `Fixed` node, e.g. a URL, and the
+    node itself was placed elsewhere because of the tags around it.
     """
     known = alignment is not None and (len(alignment.source), len(alignment.target)) == (marked.size, len(target))
     links = _links(marked, len(target), alignment)
@@ -39,7 +39,10 @@ def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | No
 
 
 def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
-    """The links of an alignment to `size` target words; without an alignment, words are linked by relative position."""
+    """Pairs (source word, target word) of linked words; `size` is the number of target words.
+
+    Without an alignment, words at the same relative position are linked.
+    """
     if alignment is None or not alignment.links or not marked.size:
         return [((2 * place + 1) * marked.size // (2 * size), place) for place in range(size)] if marked.size else []
     # A tokenizer with unknown characters may count words differently than we do.
@@ -49,10 +52,10 @@ def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
 
 
 def _link_copies(kept: Sequence[Box], target: tuple[str, ...], links: Links) -> tuple[Links, set[int]]:
-    """Link each fixed piece of `kept` to a copy of its text in `target`, if there is one.
+    """Link each node in `kept` that must not change, e.g. a URL, to a copy of its text in `target`, if there is one.
 
-    If there are several copies, a copy to which `links` already link the piece is preferred. Returns the new links, and
-    the indices of the target words of the copies.
+    If there are several copies, one that is already linked to the node is preferred. Returns the new links, and the
+    indices of the target words of the copies.
     """
     linked: dict[int, list[int]] = defaultdict(list)
     for s, t in links:
@@ -83,10 +86,10 @@ def _link_copies(kept: Sequence[Box], target: tuple[str, ...], links: Links) -> 
 
 
 class _Placer:
-    """Places the marks of one text by the links between its words and the words of its translation."""
+    """Places the markup of one text by the alignment links between its words and the words of its translation."""
 
     def __init__(self, target: Sequence[str], links: Links, replaceable: set[int] | None):
-        """`replaceable`: indices of target words that fixed pieces may replace; None: all that translate the piece."""
+        """`replaceable`: indices of target words that a node such as a URL may replace; None: all that translate it."""
         pairs = np.array(sorted(links), dtype=np.int64).reshape(-1, 2)
         self.source, self.target = pairs[:, 0], pairs[:, 1]
         self.size = len(target)
@@ -95,7 +98,7 @@ class _Placer:
         self.replaceable_T = np.array([replaceable is None or place in replaceable for place in range(self.size)])
 
     def place(self, boxes: Sequence[Box], source_span: Span, target_span: Span) -> list[Box]:
-        """Place `boxes`, the marks of a source span, in a target span; also the marks inside these marks."""
+        """Return `boxes`, the markup in a span of source words, with positions in a span of target words."""
         taken_T = np.zeros(self.size, dtype=bool)
         closed_G = np.zeros(self.size + 1, dtype=bool)  # gaps between words of one box, where no other mark may be
         found: dict[int, Box] = {}  # by `id` of the source box
@@ -121,9 +124,10 @@ class _Placer:
     # Marks that enclose words
 
     def _span(self, box: Box, source_span: Span, target_span: Span, taken_T: NDArray[np.bool_]) -> Span | None:
-        """The target words for a mark that encloses source words; None if no free target word is linked to them.
+        """The span of target words for markup around source words (`box`); None if no free word is linked to these.
 
-        `taken_T` is True for target words that are not free.
+        `source_span` and `target_span` are those of the element around `box`, or of the whole text. `taken_T` is True
+        for target words that are not free.
         """
         low, high = target_span
         fits = isinstance(box.node, Element) and (box.start, box.end) == source_span and low < high
@@ -144,7 +148,10 @@ class _Placer:
         return _best_span(weights, left)
 
     def _linked(self, start: int, end: int, target_span: Span) -> NDArray[np.int64]:
-        """Target words in `target_span` linked to source words from `start` up to `end`; one entry for each link."""
+        """Indices of target words in `target_span` that are linked to the source words `start` to `end` - 1.
+
+        A target word with several such links occurs several times.
+        """
         first, last = np.searchsorted(self.source, (start, end))
         targets = self.target[first:last]
         return targets[(targets >= target_span[0]) & (targets < target_span[1])]
@@ -152,16 +159,19 @@ class _Placer:
     # Marks without words
 
     def _gap(self, place: int, source_span: Span, target_span: Span, closed_G: NDArray[np.bool_]) -> int:
-        """The gap with the lowest cost for a mark before the source word `place`, without gaps that are `closed_G`."""
+        """The gap in `target_span` with the lowest cost for markup that stands before the source word `place`.
+
+        Gap i is before the target word i; `closed_G` is True for gaps that must not be used.
+        """
         cost_G = self._cost(place, source_span, target_span)
         cost_G[closed_G[target_span[0] : target_span[1] + 1]] = np.inf
         return target_span[0] + int(np.argmin(cost_G))
 
     def _cost(self, place: int, source_span: Span, target_span: Span) -> NDArray[np.float64]:
-        """The cost of each gap of `target_span` for a mark before the source word `place`.
+        """The cost of each gap between the words of `target_span`, for markup before the source word `place`.
 
         The cost is the number of links to words on the wrong side of the gap, plus a fraction below 1 that grows with
-        the difference between the relative positions of the mark in source and target.
+        the difference between the relative positions of the markup in source and target.
         """
         low, size = target_span[0], target_span[1] - target_span[0]
         before_T = np.bincount(self._linked(source_span[0], place, target_span) - low, minlength=size)
@@ -175,10 +185,11 @@ class _Placer:
     def _place_breaks(
         self, boxes: Sequence[Box], source_span: Span, target_span: Span, closed_G: NDArray[np.bool_]
     ) -> dict[int, Box]:
-        """Place the breaks among `boxes` in their order, with at least one target word between two breaks.
+        """Place the line breaks among `boxes` in their order, with at least one target word between two.
 
-        If no gap is left for a break, the break is left out, unless it is required: then it is placed at the gap of the
-        previous break. Returns the placed breaks by the `id` of the box in `boxes`.
+        `closed_G` is True for gaps that must not be used. If no gap is left for a break, the break is left out, unless
+        it is required: then it gets the gap of the previous break. Returns the placed boxes by the `id` of their source
+        box.
         """
         found: dict[int, Box] = {}
         required = sum(isinstance(box.node, Break) and box.node.required for box in boxes)
@@ -200,12 +211,15 @@ class _Placer:
 
 
 def _at(box: Box, gap: int) -> Box:
-    """The box and all boxes inside it, moved to the gap before the target word `gap`, where they enclose no words."""
+    """Copy markup, and all markup inside it, to the gap before the target word `gap`, without words inside."""
     return replace(box, start=gap, end=gap, inside=[_at(inner, gap) for inner in box.inside])
 
 
 def _best_span(weights: NDArray[np.float64], offset: int) -> Span | None:
-    """The shortest span with the largest sum of weights, if above zero; `weights[0]` belongs to the word `offset`."""
+    """The span of words with the largest sum of weights; None if no sum is above 0.
+
+    `weights[0]` is the weight of the word with index `offset`.
+    """
     best, span, total, start = 0.0, None, 0.0, 0
     for place, weight in enumerate(weights.tolist()):
         if total <= 0:

@@ -26,7 +26,7 @@ _TO_ESCAPE = str.maketrans({text: f"\\{name}" for name, text in _NAMED.items()} 
 
 @dataclass
 class _Field:
-    """A string of an entry, written in the lines from `start` up to but not including `end`."""
+    """A string of an entry, e.g. its msgid, and its lines in the file: from `start` up to but not including `end`."""
 
     start: int
     end: int
@@ -35,14 +35,14 @@ class _Field:
 
 @dataclass
 class _Entry:
-    """An entry of a catalog: its fields (msgid, msgstr and others) by name."""
+    """An entry of a PO catalog: its fields (msgid, msgstr and others) by name."""
 
     start: int  # index of the first line: a comment, or the first field
     fields: dict[str, _Field] = field(default_factory=dict)
 
     @property
     def forms(self) -> dict[str, _Field]:
-        """The fields of translations: msgstr, or msgstr[0], msgstr[1], ... for the plural forms."""
+        """The fields for translations: msgstr, or msgstr[0], msgstr[1], ... for the plural forms."""
         return {name: string for name, string in self.fields.items() if name.startswith("msgstr")}
 
 
@@ -81,13 +81,19 @@ def _read_entries(lines: Sequence[str], name: str) -> Iterator[_Entry]:
         elif is_field:
             current = _Field(number, number + 1, _read_string(is_field[2], name, number))
             if is_field[1] in entry.fields:
-                raise CorpusError(name, f"broken PO syntax ({is_field[1]} occurs twice in an entry)", line=number + 1)
+                raise CorpusError(
+                    name, f"broken PO syntax: {is_field[1]} occurs twice in an entry; remove one", line=number + 1
+                )
             entry.fields[is_field[1]] = current
         elif current:
             current.text += _read_string(line, name, number)
             current.end = number + 1
         else:
-            raise CorpusError(name, "broken PO syntax (neither a comment nor a part of an entry)", line=number + 1)
+            raise CorpusError(
+                name,
+                "broken PO syntax: neither a comment nor a part of an entry; remove the line",
+                line=number + 1,
+            )
     if entry.fields:
         yield _checked(entry, name)
 
@@ -96,14 +102,16 @@ def _checked(entry: _Entry, name: str) -> _Entry:
     missing = "msgid" if "msgid" not in entry.fields else "msgstr" if not entry.forms else ""
     if missing:
         last = max(one.end for one in entry.fields.values())
-        raise CorpusError(name, f"broken PO syntax (an entry without {missing})", line=last)
+        raise CorpusError(name, f"broken PO syntax: an entry has no {missing}; add it", line=last)
     return entry
 
 
 def _read_string(text: str, name: str, number: int) -> str:
     match = _STRING.match(text.rstrip("\r\n"))
     if not match:
-        raise CorpusError(name, "broken PO syntax (not a string in quotation marks)", line=number + 1)
+        raise CorpusError(
+            name, "broken PO syntax: expected a string in quotation marks; correct the line", line=number + 1
+        )
     return _ESCAPE.sub(_unescape, match[1])
 
 
@@ -114,9 +122,9 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _form_of_one(expression: str) -> int:
-    """The index of the plural form for n = 1, by a C expression such as `n%10==1 && n%100!=11 ? 0 : 1`.
+    """The index of the plural form for n = 1; `expression` is in C, such as `n%10==1 && n%100!=11 ? 0 : 1`.
 
-    The standard library evaluates such expressions only in compiled catalogs, so we make a catalog of a single entry.
+    The standard library evaluates such expressions only in compiled catalogs, so a catalog of a single entry is made.
     """
     forms = "\0".join(map(str, range(MOST_FORMS)))
     header = f"Plural-Forms: nplurals={MOST_FORMS}; plural={expression};\n"
@@ -136,7 +144,7 @@ def _form_of_one(expression: str) -> int:
 
 @dataclass(frozen=True)
 class _Filled:
-    """An entry to translate; `render` writes it with its translations."""
+    """An entry without translation, as a slot of the document; `render` writes the entry with its translations."""
 
     comments: Sequence[str]
     texts: Sequence[str]  # the lines from msgctxt or msgid up to the first msgstr
@@ -145,7 +153,7 @@ class _Filled:
     ending: str
 
     def render(self, answers: Sequence[Answer]) -> str:
-        """The entry with its translations, marked fuzzy; unchanged if a translation is missing."""
+        """The source of the entry with its translations, marked fuzzy; unchanged if a translation is missing."""
         segments = {piece.number: piece for _, pieces in self.forms for piece in pieces if isinstance(piece, Segment)}
         if not all(answers[number].text.strip() for number in segments):
             return self.source
@@ -159,7 +167,10 @@ class _Filled:
 
 
 def _make_slot(entry: _Entry, lines: Sequence[str], singular: int, draft: Draft) -> _Filled | None:
-    """The slot of an entry; None if it has no letters to translate. `singular`: index of the plural form for n = 1."""
+    """Make the slot that writes `entry` with its translations; None if the entry has no letters to translate.
+
+    `lines` are those of the file; `singular` is the index of the plural form for n = 1; `draft` collects the texts.
+    """
     names, before = list(entry.forms), len(draft.segments)
     for_one = f"msgstr[{singular}]" if len(names) > 1 else ""
     pieces: dict[str, list[Piece]] = {}
@@ -178,7 +189,7 @@ def _make_slot(entry: _Entry, lines: Sequence[str], singular: int, draft: Draft)
 
 
 def _mark_fuzzy(comments: Sequence[str], ending: str) -> list[str]:
-    """Add the flag "fuzzy" to the comments of an entry."""
+    """The comment lines of an entry with the flag "fuzzy" added; `ending` is the line end of the file."""
     marked = list(comments)
     for place, line in enumerate(marked):
         if line.lstrip().startswith("#,"):

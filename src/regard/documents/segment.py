@@ -39,7 +39,7 @@ Escape = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Segment:
-    """One text to translate; `render` writes its translation with the markup of the source."""
+    """One text to translate, as a slot of the document; `render` writes its translation with the source's markup."""
 
     number: int  # index of the text in the document
     nodes: tuple[Node, ...]
@@ -48,7 +48,10 @@ class Segment:
     finish: Escape = str  # escapes what only the whole translation shows, e.g. line starts in Markdown
 
     def render(self, answers: Sequence[Answer]) -> str:
-        """The translation with its marks; the source if the translation is empty or equals the source text."""
+        """The translation with its markup, or the source if the translation is empty or equals the source text.
+
+        `answers` has the translations of all texts of the document.
+        """
         answer = answers[self.number]
         said = answer.text.split()
         if not said or said == self.marked.text.split():
@@ -61,7 +64,7 @@ class Segment:
         return self.finish(_TargetWriter(written, gaps, answers).write(placed, 0, len(target)))
 
     def lost(self, answer: Answer) -> tuple[str, ...]:
-        """Addresses, placeholders, code and numbers that are missing from the translation."""
+        """URLs, placeholders, code and numbers of the text that are missing from its translation."""
         kept = PROTECTED.findall(self.marked.text)
         fixed = [box.node.text for box in walk(self.marked.boxes) if isinstance(box.node, Fixed) and box.node.text]
         kept += [text for text in fixed if text not in kept]
@@ -77,18 +80,22 @@ _NUMBER = re.compile(r"\d{1,40}")
 
 
 def _numbers(text: str) -> Counter[str]:
-    """The numbers of a text, without separators: 1,000.5 and 1.000,5 are equal."""
+    """How often each number occurs in a text; separators are removed, so that 1,000.5 equals 1.000,5."""
     return Counter(str(int(number)) for number in _NUMBER.findall(_INSIDE_NUMBER.sub("", text)))
 
 
 class _TargetWriter:
-    """Writes the words and marks of a translation in the format of the file. `gaps`: whether a space follows a word."""
+    """Writes one translated segment in the format of the file: its words, with the markup that `write` gets.
+
+    `target`: the words; `gaps[i]`: whether white space follows word i; `answers`: the translations of all segments of
+    the document, because markup can contain other segments, such as the alt text of an image.
+    """
 
     def __init__(self, target: Sequence[str], gaps: Sequence[bool], answers: Sequence[Answer]):
         self.target, self.gaps, self.answers = target, gaps, answers
 
     def write(self, placed: Sequence[Box], start: int, end: int) -> str:
-        """The words from `start` up to but not including `end`, with the marks `placed`."""
+        """The words from `start` up to but not including `end` as one string, with the markup `placed` around them."""
         spans = {box.start: box for box in placed if box.start < box.end}
         points: dict[int, list[Box]] = defaultdict(list)
         for box in placed:
@@ -118,14 +125,14 @@ class _TargetWriter:
         return fill(node.opening, self.answers) + inside + closing
 
     def _between(self, points: Sequence[Box], spaced: bool, first: bool, last: bool) -> str:
-        """The marks `points` between two words, with the white space around them.
+        """The markup `points` (boxes that enclose no words) between two words, with the white space around it.
 
         `spaced`: whether the translation has white space between the two words. `first` and `last`: whether this is the
         gap before the first word, or after the last word, of an element; white space is not written at its edges.
         """
         if not points:
             return " " if spaced else ""
-        left, right = _sides(points, spaced, first, last)
+        left, right = _spaces_around(points, spaced, first, last)
         joined = [" "] if left else []
         for place, box in enumerate(points):
             parted = place and not _breaks(box) and not _breaks(points[place - 1])
@@ -135,10 +142,10 @@ class _TargetWriter:
         return "".join(joined) + " " * right
 
 
-def _sides(points: Sequence[Box], spaced: bool, first: bool, last: bool) -> tuple[bool, bool]:
-    """Whether to write white space before and after the marks `points`; none beside a line break.
+def _spaces_around(points: Sequence[Box], spaced: bool, first: bool, last: bool) -> tuple[bool, bool]:
+    """Whether to write a space before, and one after, the markup `points` between two words; none at a line break.
 
-    `spaced`: the words around the marks are separated. `first`, `last`: the marks start or end an element.
+    `spaced`: white space separates the two words. `first`, `last`: the markup starts, or ends, an element.
     """
     before, after = points[0].space_before, points[-1].space_after
     if any(map(_breaks, points)):
@@ -161,21 +168,22 @@ def _breaks(box: Box) -> bool:
 
 
 def _is_seen(mark: Box) -> bool:
-    """Whether readers see the mark, so that it has its own white space."""
+    """Whether readers see this markup, e.g. an image or a URL, so that the white space beside it matters."""
     return any(isinstance(box.node, Fixed) and (box.node.separates or box.node.visible) for box in walk([mark]))
 
 
 @dataclass
 class Draft:
-    """Collects the texts of a document during parsing."""
+    """Collects the texts to translate of a document while it is parsed."""
 
     segments: list[Segment] = field(default_factory=list)
 
     def add(self, nodes: Sequence[Node], escape: Escape = str, finish: Escape = str) -> list[Piece]:
-        """Add one text; return unchanged source and a `Segment` for the translation. Without letters, all is unchanged.
+        """Add one text; return its parts of the document: strings that stay unchanged, and a slot for the translation.
 
-        Markup that encloses the whole text stays outside the segment. A text of more than MAX_NODES nodes is split.
-        `escape` converts a translated word, and `finish` the whole translation, to source text of the format.
+        A text without letters has no slot. Markup that encloses the whole text stays unchanged. A text of more than
+        MAX_NODES nodes is split. `escape` converts a translated word, and `finish` the whole translation, to the
+        format of the file.
         """
         before: list[Piece] = []
         after: list[Piece] = []  # last piece first
@@ -205,7 +213,7 @@ class Draft:
 
 
 def _is_content(node: Node) -> bool:
-    """Whether a node at the start or end belongs to the text: words, or a fixed piece that is part of the sentence."""
+    """Whether a node at the start or end of a text belongs to it: words, or a `Fixed` node that the translator gets."""
     if isinstance(node, Element):
         return any(map(_is_content, node.inside))
     return not isinstance(node, Break) and bool(node.text.strip())
@@ -215,7 +223,7 @@ _SPACE = re.compile(r"(?:\s|&nbsp;|&#160;|&#xa0;)*", re.IGNORECASE)
 
 
 def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
-    """White space before the text (also entities such as "&nbsp;"), the nodes without it, white space after it."""
+    """Split `nodes` into leading white space (also "&nbsp;"), the nodes of the text, and trailing white space."""
     left = right = ""
     if isinstance(first := nodes[0], Words):
         match = _SPACE.match(first.raw) if first.raw != first.text else None
@@ -240,7 +248,7 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
 
 
 def split_lines(source: str, draft: Draft, read: Callable[[str], Iterable[Node]]) -> list[Piece]:
-    """Split `source` into texts at line ends and tabs; `read` converts a text to nodes."""
+    """Split `source` into texts at line ends and tabs, and add them to `draft`; `read` parses the markup of a text."""
     pieces: list[Piece] = []
     for place, part in enumerate(_SEPARATORS.split(source)):
         pieces += [part] if place % 2 else draft.add(list(read(part)))

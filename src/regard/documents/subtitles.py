@@ -32,7 +32,7 @@ MAX_PAUSE = 3.0  # seconds; no sentence continues after a longer pause
 
 @dataclass(frozen=True)
 class Cue:
-    """A cue: its text, the source before and after the text, and its times in seconds."""
+    """One subtitle: its text, the source before (`head`) and after the text (`tail`), and its times in seconds."""
 
     head: str
     text: str
@@ -46,7 +46,7 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     if not heads:
         if not source.strip():
             return [source]
-        raise CorpusError(name, "no subtitles found; each begins like 00:00:01,000 --> 00:00:02,500", line=1)
+        raise CorpusError(name, "no subtitles found; each needs a line such as 00:00:01,000 --> 00:00:02,500", line=1)
     ends = [head.start() for head in heads[1:]] + [len(source)]
     cues = [
         make_cue(head.group(), source[head.end() : end], head[1], head[2])
@@ -56,14 +56,17 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
 
 
 def make_cue(head: str, body: str, start: str, end: str) -> Cue:
-    """A cue: `head` is the source before the text, `body` the text with white space around it."""
+    """Make a cue from the source before its text (`head`), its text with white space around it, and its times.
+
+    `start` and `end` are times such as "01:02:03,500".
+    """
     text = body.strip()
     at = body.find(text)
     return Cue(head + body[:at], text, body[at + len(text) :], _seconds(start), _seconds(end))
 
 
 def _seconds(time: str) -> float:
-    """Seconds of a time such as "01:02:03,500" or "02:03.500"."""
+    """Convert a time such as "01:02:03,500" or "02:03.500" to seconds."""
     *whole, seconds = time.replace(",", ".").split(":")
     return sum(int(part) * 60**place for place, part in enumerate(reversed(whole), 1)) + float(seconds)
 
@@ -71,7 +74,10 @@ def _seconds(time: str) -> float:
 def add_cues(
     cues: Iterable[Cue], draft: Draft, read: Callable[[str], list[Node]] = read_tags, escape: Escape = str
 ) -> Iterator[Piece]:
-    """Yield the pieces of cues. `read` converts a cue's text to nodes, `escape` a translated word to source text."""
+    """Yield the cues as strings that stay unchanged and slots for translations; `draft` collects the texts.
+
+    `read` parses the markup of a cue's text; `escape` converts a translated word to the format of the file.
+    """
     for group in _sentences(cues):
         yield group[0].head
         if len(group) == 1:
@@ -86,7 +92,7 @@ def add_cues(
 
 
 def _sentences(cues: Iterable[Cue]) -> Iterator[list[Cue]]:
-    """Group cues so that a sentence that continues over several cues is in one group."""
+    """Yield groups of consecutive cues: a group has one cue, or up to MAX_CUES cues that share a sentence."""
     group: list[Cue] = []
     for cue in cues:
         if group and (len(group) == MAX_CUES or not _continues(group[-1], cue)):
@@ -98,7 +104,7 @@ def _sentences(cues: Iterable[Cue]) -> Iterator[list[Cue]]:
 
 
 def _continues(cue: Cue, following: Cue) -> bool:
-    """Whether a sentence of `cue` continues in `following`: no full stop at the end, then a lowercase letter."""
+    """Whether the last sentence of `cue` continues in `following`, by punctuation, case, pause and speaker."""
     if following.start - cue.end > MAX_PAUSE or any(_NEXT_SPEAKER.search(one.text) for one in (cue, following)):
         return False
     voices = _VOICE.findall(following.text)
@@ -113,7 +119,7 @@ def _continues(cue: Cue, following: Cue) -> bool:
 
 
 def _protect(nodes: Sequence[Node], first: bool = True) -> Iterator[Node]:
-    """Replace music notes by fixed pieces. If `first`, a dash before the first word becomes a fixed piece too."""
+    """Yield the nodes with music notes as `Fixed` nodes and, if `first`, also a dash before the first word."""
     for node in nodes:
         if isinstance(node, Element):
             yield replace(node, inside=tuple(_protect(node.inside, first)))

@@ -31,7 +31,7 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     if not source.strip():
         return [source]
     if not _SIGNATURE.match(source):
-        raise CorpusError(name, "not WebVTT: the first line must be WEBVTT", line=1)
+        raise CorpusError(name, "not a WebVTT file: the first line must be WEBVTT; add it", line=1)
     cues: list[Cue] = []
     head: list[str] = []  # all source since the last cue
     lines = _LINE.findall(source)[::-1]  # in reverse order: `pop` returns the next line

@@ -42,7 +42,7 @@ LOCK = ".convert.lock"  # file in a run folder, locked by the process that write
 
 
 class Option(NamedTuple):
-    """An option of an export format."""
+    """An option of an export format, e.g. the quantization: its possible values and its help text."""
 
     choices: tuple[str, ...]  # the first is the default
     help: str
@@ -50,27 +50,31 @@ class Option(NamedTuple):
 
 def export_format(name: str) -> ModuleType:
     if name not in EXPORTS:
-        raise SettingsError(f"cannot export {name}: choose from {', '.join(EXPORTS)}{nearest(name, EXPORTS)}")
+        guess = nearest(name, EXPORTS) or f"; choose from {', '.join(EXPORTS)}"
+        raise SettingsError(f"no export format {name}{guess}")
     return import_module(EXPORTS[name])
 
 
 def exportable(recipe: Recipe) -> dict[str, str]:
-    """For each format, why a run of this recipe cannot be exported to it; an empty string where it can."""
+    """For each export format, why a run of this recipe cannot be exported to it; empty if it can."""
     return {name: export_format(name).obstacle(recipe) for name in EXPORTS}
 
 
 def require_exportable(recipe: Recipe, name: str, *, where: str | Path = "this recipe") -> None:
-    """Raise an error if a run of this recipe cannot be exported to the format `name`, or a library is missing."""
+    """Raise an error if a run of this recipe cannot be exported to the format `name`, or a library is missing.
+
+    `where` is the run folder, for the error message.
+    """
     module = export_format(name)
     if reason := module.obstacle(recipe):
         raise SettingsError(f"{where}: cannot be exported to {name}: {reason}")
     for library in module.NEEDS:
         if importlib.util.find_spec(library) is None:
-            raise SettingsError(f'{library} is not installed; pip install "regard[{name}]"')
+            raise SettingsError(f'--to {name} needs {library}, which is not installed: pip install "regard[{name}]"')
 
 
 def complete_options(name: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The options of the format `name`: `given` values, which are checked, and defaults for the other options."""
+    """All options of the format `name`: the values of `given`, which are checked, and defaults for the others."""
     known = export_format(name).OPTIONS
     for option, value in given.items():
         if option not in known:
@@ -83,12 +87,12 @@ def complete_options(name: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def folder_name(name: str, options: Mapping[str, str]) -> str:
-    """The name of an export inside a run folder: the format and the values of its options, e.g. ctranslate2-int8."""
+    """Folder name of an export inside a run folder: format `name` and values of its options, e.g. ctranslate2-int8."""
     return "-".join([name, *options.values()])
 
 
 def export_run(run: Run, name: str, folder: Path, log: Log = lambda line: None, **options: str) -> Path:
-    """Export a run to a format of `EXPORTS`; returns the folder."""
+    """Export a run into `folder`, in the format `name` (a key of `EXPORTS`) with its `options`; return the folder."""
     completed = complete_options(name, options)
     require_exportable(run.recipe, name, where=run.folder)
     export_format(name).write(run, folder, log, **completed)
@@ -96,21 +100,24 @@ def export_run(run: Run, name: str, folder: Path, log: Log = lambda line: None, 
 
 
 def import_model(name: str, folder: Path, out: Path, log: Log = lambda line: None) -> Run:
-    """Make a run folder `out` from a model in a format of `IMPORTS`."""
+    """Make a run folder `out` from the model in `folder`, which has the format `name` (a key of `IMPORTS`)."""
     if name not in IMPORTS:
-        raise SettingsError(f"cannot import {name}: choose from {', '.join(IMPORTS)}{nearest(name, IMPORTS)}")
+        raise SettingsError(f"no import format {name}{nearest(name, IMPORTS)}; choose from {', '.join(IMPORTS)}")
     run: Run = import_module(IMPORTS[name]).read(folder, out, log)
     return run
 
 
 def transformer_settings(recipe: Recipe) -> TransformerSettings:
-    """The model settings of a recipe whose model is known to be an encoder-decoder Transformer."""
+    """The model settings of a recipe; the caller has checked that the model is an encoder-decoder Transformer."""
     assert isinstance(recipe.model, TransformerSettings)
     return recipe.model
 
 
 def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
-    """Why `program` cannot run the model; empty if it can. `no_window`: the reason if the model has local attention."""
+    """Why `program` cannot run the model of this recipe; empty if it can.
+
+    `no_window` is the reason that is given if the model has local attention (model.attention_window > 0).
+    """
     if not isinstance(recipe.model, TransformerSettings):
         return f'{program} takes encoder-decoder Transformers, and model.arch is "{recipe.model.arch}"'
     window = recipe.model.attention_window
@@ -123,14 +130,14 @@ def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
 
 @contextmanager
 def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Path]:
-    """Yield a draft folder, which is renamed to `folder` after the block and replaces an earlier export there.
+    """Context manager: yields a temporary folder, which becomes `folder` at the end and replaces an earlier export.
 
-    `facts` and the checksums of the files are written to the file MARK.
+    `facts`, a fingerprint of the run and the checksums of the files are written to its file MARK (export.json).
     """
     refuse_taken(folder)
     if folder.is_symlink() and folder.parent.resolve() == run.folder.resolve():
         # Runs may come from other people: a link inside a run is not followed, a link that the user names is.
-        raise RunError(f"{folder}: is a link inside the run folder; remove the link, or choose another folder by --out")
+        raise RunError(f"{folder}: is a link inside the run folder; remove it, or choose another folder with --out")
     folder = folder.resolve()  # a link stays; its target is replaced
     with atomic_folder(folder) as draft:
         yield draft
@@ -144,15 +151,15 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def refuse_taken(folder: Path) -> None:
-    """Raise an error if the path exists and is neither an earlier export nor an empty folder."""
+    """Raise an error if `folder` exists and is neither an earlier export nor an empty folder."""
     if folder.is_dir() and ((folder / MARK).is_file() or not any(folder.iterdir())):
         return
     if folder.exists():
-        raise RunError(f"{folder}: exists and is not an earlier export; choose another --out")
+        raise RunError(f"{folder}: exists and is not an earlier export; choose another folder with --out")
 
 
 def read_mark(folder: Path) -> dict[str, Any]:
-    """The content of the file MARK of an export; empty if the file is missing or damaged."""
+    """The content of the file MARK (export.json) in an export; empty if the file is missing or damaged."""
     try:
         mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -161,7 +168,7 @@ def read_mark(folder: Path) -> dict[str, Any]:
 
 
 def fingerprint(run: Run) -> str:
-    """A hash of weights and architecture. An export with another fingerprint was made from other weights."""
+    """A hash of the weights and the model settings of a run, which shows whether an export was made from this run."""
     run.require_weights()
     return hashlib.sha256(f"{run.checksums.check(WEIGHTS)} {run.recipe.model!r}".encode()).hexdigest()
 
@@ -177,7 +184,10 @@ def check_export(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def exporting(run: Run) -> Iterator[None]:
-    """Let only one process at a time write exports into the run folder; first remove drafts of killed processes."""
+    """Context manager that lets only one process at a time write exports into the run folder.
+
+    It first removes the incomplete exports of killed processes.
+    """
     with one_at_a_time(run.folder / LOCK):
         for name in EXPORTS:
             remove_drafts(run.folder, f"{name}*", folders=True)

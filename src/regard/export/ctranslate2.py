@@ -1,4 +1,4 @@
-"""Export to CTranslate2; it uses `ctranslate2.specs` only.
+"""Export to CTranslate2, by its model specification classes (`ctranslate2.specs`).
 
 Both programs store queries, keys and values in one matrix, so each tensor has exactly one counterpart. The padding
 token, always last, is removed: CTranslate2 does not need it, and cannot output a token that does not exist. The start
@@ -67,7 +67,10 @@ def write(run: Run, folder: Path, log: Log, *, quantization: Quantization = "flo
 def build_spec(
     settings: TransformerSettings, weights: dict[str, Tensor], source: Tokenizer, target: Tokenizer
 ) -> TransformerSpec:
-    """The model as a CTranslate2 specification. `weights` must contain tied tensors under each of their names."""
+    """The model as a CTranslate2 specification. `weights` must contain tied tensors under all of their names.
+
+    `source` and `target` are the tokenizers, whose tokens become the vocabularies.
+    """
     from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
     from ctranslate2.specs.model_spec import index_spec
 
@@ -105,7 +108,7 @@ def build_spec(
 
 
 def _pairs(settings: TransformerSettings, *, biased: bool) -> Iterator[NamePair]:
-    """Yield our parameter names with those of CTranslate2. `biased`: whether the output layer has a bias."""
+    """Yield each parameter's name in our model and in CTranslate2. `biased`: whether the output layer has a bias."""
     gate = ["ffn/linear_0_noact/"] if settings.activation == "swiglu" else []
     widen = LayerNames("feed_forward.up", ("ffn/linear_0/", *gate), "reads")
     for layer in range(settings.encoder_layers):
@@ -123,10 +126,10 @@ def _pairs(settings: TransformerSettings, *, biased: bool) -> Iterator[NamePair]
 
 
 def _split_off_positions(settings: TransformerSettings, left: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove positional encodings from the weights `left`; returns a table of them for encoder and decoder.
+    """Remove positional encodings from `left`, our weights by name; return them under CTranslate2's names.
 
     If a model concatenates embedding e and position p, it multiplies both by a matrix: W [e; p] = W1 e + W2 p. Then the
-    embeddings are replaced by W1 e, and the table contains W2 p.
+    token embeddings in `left` are replaced by W1 e, and the positional encodings returned are W2 p.
     """
     import torch
 

@@ -96,7 +96,7 @@ def obstacle(recipe: Recipe) -> str:
 
 
 def pairs(settings: TransformerSettings) -> Iterator[NamePair]:
-    """The table of our parameter names and those of Marian."""
+    """Yield the name of each parameter in our model and in Marian."""
     for layer in range(settings.encoder_layers):
         yield from pairs_of(f"encoder.blocks.{layer}.", f"model.encoder.layers.{layer}.", BLOCK)
     for layer in range(settings.decoder_layers):
@@ -106,7 +106,7 @@ def pairs(settings: TransformerSettings) -> Iterator[NamePair]:
 
 
 def stream_order(width: int) -> Tensor:
-    """For each dimension of Marian's residual stream (sines first, then cosines), the index in our stream."""
+    """For each dimension of Marian's residual stream (all sines, then all cosines), its index in our stream."""
     import torch
 
     return torch.arange(width).view(-1, 2).T.flatten()
@@ -131,7 +131,7 @@ def write(run: Run, folder: Path, log: Log) -> None:
 
 
 def to_marian(settings: TransformerSettings, weights: Mapping[str, Tensor], vocabulary: int) -> dict[str, Tensor]:
-    """Our weights under Marian's names, in Marian's order of dimensions. `vocabulary`: number of target tokens."""
+    """Convert our weights to Marian's names and order of dimensions. `vocabulary`: number of target tokens."""
     import torch
 
     rest = fill_heads(settings, weights, dict.fromkeys(settings.attentions, settings.heads))
@@ -141,7 +141,7 @@ def to_marian(settings: TransformerSettings, weights: Mapping[str, Tensor], voca
 
 
 def to_generation(search: SearchSettings, target: Tokenizer) -> tuple[dict[str, Any], list[str]]:
-    """Our search settings as settings of `generate`, and names and values of the settings that `generate` lacks."""
+    """Our search settings as arguments of transformers' `generate`, and "name = value" of those that it lacks."""
     chosen = [target.tokens.index(token) for token in search.suppress_tokens if token in target.tokens]
     generation: dict[str, Any] = {
         "num_beams": search.beam_size,
@@ -169,19 +169,19 @@ def to_generation(search: SearchSettings, target: Tokenizer) -> tuple[dict[str, 
 def from_generation(
     generation: Mapping[str, Any], tokens: Mapping[int, str], *, where: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """Settings of `generate` as our search settings, and names and values of the settings that we lack.
+    """Arguments of transformers' `generate` as our search settings, and "name = value" of those that we lack.
 
     `tokens` has the target tokens by id, without special tokens. `where` is the folder, for error messages.
     """
     given = {name: value for name, value in generation.items() if value is not None}
     for name in NUMBERS:
         if isinstance(value := given.get(name, 0), bool) or not isinstance(value, int | float):
-            raise RunError(f"{where}: {name} = {json.dumps(value)} is not a number; correct it")
+            raise RunError(f"{where}: {name} = {json.dumps(value)} must be a number; correct generation_config.json")
     try:
         alone = [ids[0] for ids in given.get("bad_words_ids", []) if len(ids) == 1]
         forbidden = dict.fromkeys([*given.get("suppress_tokens", []), *alone])
     except TypeError:
-        raise RunError(f"{where}: suppress_tokens or bad_words_ids is not a list of ids; correct it") from None
+        raise RunError(f"{where}: suppress_tokens or bad_words_ids is no list of ids; correct it") from None
     search = {
         "beam_size": given.get("num_beams", 1),
         "length_penalty": given.get("length_penalty", 1.0),

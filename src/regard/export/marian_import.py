@@ -46,11 +46,11 @@ Vocabulary = Mapping[str, int]
 
 
 def read(folder: Path, out: Path, log: Log) -> Run:
-    """Make a run folder `out` from the folder of a Marian model. After an error, no incomplete run folder remains."""
+    """Make a run folder `out` from the Marian model in `folder`. After an error, no incomplete run folder remains."""
     import torch
 
     if not (folder / "config.json").is_file():
-        raise RunError(f"{folder}: has no config.json; give the folder of a Marian model as a model hub keeps it")
+        raise RunError(f"{folder}: has no config.json; give a Marian model as Hugging Face transformers saves it")
     config, described = _read_json(folder / "config.json"), _read_json(folder / "tokenizer_config.json", optional=True)
     vocabulary = _read_json(folder / "vocab.json")
     separate = bool(described.get("separate_vocabs"))
@@ -95,7 +95,7 @@ def read(folder: Path, out: Path, log: Log) -> Run:
 def from_marian(
     recipe: Recipe, stored: Mapping[str, Tensor], source_rows: list[int], target_rows: list[int], *, where: str
 ) -> dict[str, Tensor]:
-    """Marian's weights under our names, in our order of dimensions and tokens.
+    """Convert `stored`, the weights of a Marian model, to our names and our order of dimensions and tokens.
 
     `source_rows` and `target_rows`: for each of our token ids, Marian's id. `where`: the folder, for error messages.
     """
@@ -109,7 +109,7 @@ def from_marian(
             rows = source_rows if name.startswith("encoder.") else target_rows
             if len(ours[name]) != max(rows) + 1:
                 raise RunError(
-                    f"{where}: {max(rows) + 1} tokens but {len(ours[name])} embeddings; download all files again"
+                    f"{where}: {max(rows) + 1} tokens but {len(ours[name])} embedding rows; download all files again"
                 )
             ours[name] = ours[name][rows]
     if bias_1V is not None and bias_1V.any():
@@ -118,7 +118,7 @@ def from_marian(
 
 
 def _drop_computed(weights: dict[str, Tensor], settings: TransformerSettings, where: str) -> None:
-    """Remove weights that are copies or can be computed; raise an error if they do not have the expected values."""
+    """Remove sinusoids and copies of tied matrices from `weights`; raise an error if they have unexpected values."""
     import torch
 
     from regard.layers.positional_encoding import sinusoids
@@ -128,13 +128,13 @@ def _drop_computed(weights: dict[str, Tensor], settings: TransformerSettings, wh
         if (rows := weights.pop(name, None)) is not None:
             expected = sinusoids(len(rows), settings.width)[:, stream_order(settings.width)]
             if (rows - expected).abs().max() > 1e-3:
-                raise RunError(f'{where}: "{name}" are not the sinusoids of Marian; not supported')
+                raise RunError(f'{where}: "{name}" must be the sinusoids of Marian; other positions are not supported')
     copies = [f"{encoder}tokens.weight", f"{decoder}tokens.weight", "lm_head.weight"]
     decoder_only = settings.tie_embeddings == "target"
     original = weights.get(copies[1] if decoder_only else "model.shared.weight")
     for name in copies[2:] if decoder_only else copies:
         if original is not None and not torch.equal(weights.pop(name, original), original):
-            raise RunError(f'{where}: "{name}" should be a shared matrix, but differs from the other copy')
+            raise RunError(f'{where}: "{name}" differs from the embeddings that it is tied to; not supported')
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
@@ -151,7 +151,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def read_torch_file(path: Path) -> dict[str, Tensor]:
-    """Read the weights of a torch file (`pytorch_model.bin`) by name, with torch's restricted unpickler.
+    """Read the tensors of a torch file (`pytorch_model.bin`) by name, with torch's restricted unpickler.
 
     A zip archive with compressed entries is refused: torch never writes them, and a small file could fill the memory.
     """
@@ -168,18 +168,20 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
         raise
     except Exception as error:  # damaged and crafted files raise many types, some with messages of many lines
         raise RunError(
-            f"{path}: not a torch file of plain weights ({type(error).__name__}); get model.safetensors instead"
+            f"{path}: cannot be read as a torch file of weights ({type(error).__name__}); get model.safetensors instead"
         ) from None
     if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights):
-        raise RunError(f"{path}: does not hold tensors by name; get model.safetensors instead")
+        raise RunError(f"{path}: is not a dictionary of tensors; get model.safetensors instead")
     for name, weight in weights.items():
         if not _is_plain(weight):
-            raise RunError(f"{path}: {json.dumps(name)} is not a plain floating-point tensor; use model.safetensors")
+            raise RunError(
+                f"{path}: {json.dumps(name)} is not a dense floating-point tensor; get model.safetensors instead"
+            )
     return dict(weights)
 
 
 def _is_plain(weight: object) -> bool:
-    """Whether `weight` is a dense float tensor in the memory of the CPU that stores every element.
+    """Whether `weight` is a dense floating-point tensor on the CPU that stores every element.
 
     A tensor with stride 0 stores fewer elements than it has: a small file could then need a lot of memory when the
     tensor is copied.
@@ -196,13 +198,18 @@ def _is_plain(weight: object) -> bool:
 
 
 def _recipe(folder: Path, config: _Table, described: _Table, search: Mapping[str, Any], *, biased: bool) -> Recipe:
-    """The configuration of a Marian model as a recipe."""
+    """Make a recipe from a Marian model's config.json (`config`), tokenizer_config.json (`described`) and `search`.
+
+    `search` has our search settings; `biased`: whether the output layer has a bias.
+    """
     for key, wanted in FIXED.items():
         if config.get(key, wanted) != wanted:
-            raise RunError(f"{folder}: {key} = {json.dumps(config[key])} in config.json is not supported")
+            raise RunError(
+                f"{folder}: config.json has {key} = {json.dumps(config[key])}; only {json.dumps(wanted)} is supported"
+            )
     for name in ("attention_heads", "ffn_dim"):
         if config[f"encoder_{name}"] != config[f"decoder_{name}"]:
-            raise RunError(f"{folder}: encoder and decoder differ in {name}, which is not supported")
+            raise RunError(f"{folder}: encoder_{name} and decoder_{name} in config.json differ, which is not supported")
     shared = config.get("share_encoder_decoder_embeddings", True)
     tied = config.get("tie_word_embeddings", True)
     model = {
@@ -229,32 +236,39 @@ def _recipe(folder: Path, config: _Table, described: _Table, search: Mapping[str
 
 
 def _rows(vocabulary: Vocabulary, start: int | None, folder: Path) -> list[int]:
-    """For each of our token ids, in order, Marian's id in `vocabulary`.
+    """Marian's token ids in the order of our ids: element i is Marian's id for our token i.
 
-    Our order is: end, unknown, start, the other tokens in Marian's order, padding. `start` is Marian's id for our start
-    token; if None, the id of padding.
+    Our order is: end, unknown, start, the other tokens in Marian's order, padding. `vocabulary` has Marian's ids by
+    token; `start` is Marian's id for our start token (None: the id of padding); `folder` is for error messages.
     """
     if {id for id in vocabulary.values() if isinstance(id, int)} != set(range(len(vocabulary))):
-        raise RunError(f"{folder}: the ids in its vocabulary do not run from 0 to {len(vocabulary) - 1}")
+        raise RunError(
+            f"{folder}: the token ids of the vocabulary do not run from 0 to {len(vocabulary) - 1}; download it again"
+        )
     for token in (END, UNKNOWN, PAD_TOKEN):
         if token not in vocabulary:
-            raise RunError(f'{folder}: its vocabulary has no "{token}"')
+            raise RunError(f'{folder}: vocab.json or target_vocab.json has no token "{token}"; download it again')
     end, unknown, padding = vocabulary[END], vocabulary[UNKNOWN], vocabulary[PAD_TOKEN]
     start = padding if start is None else start
     if start not in range(len(vocabulary)):
-        raise RunError(f"{folder}: decoder_start_token_id {start} in config.json is not in its vocabulary")
+        raise RunError(
+            f"{folder}: decoder_start_token_id = {start} in config.json is not an id of the vocabulary; correct it"
+        )
     special = {end, unknown, start, padding}
     return [end, unknown, start, *(id for id in range(len(vocabulary)) if id not in special), padding]
 
 
 def _tokens(vocabulary: Vocabulary, rows: list[int]) -> dict[int, str]:
-    """Tokens by Marian's id, without special tokens. A token that is spelled like our start token is renamed."""
+    """Tokens by Marian's id, in the order of `rows` (see `_rows`), without special tokens; "<s>" becomes "<s:ID>"."""
     by_id = {id: token for token, id in vocabulary.items()}
     return {id: by_id[id] if by_id[id] != START else f"<s:{id}>" for id in rows[SOS + 1 : -1]}
 
 
 def _tokenizer(folder: Path, side: str, vocabulary: Vocabulary, rows: list[int]) -> Tokenizer:
-    """A SentencePiece tokenizer with our ids; if the model was exported by Regard, its original tokenizer."""
+    """The source or target tokenizer (`side`) of a Marian model, with our ids; `rows`: see `_rows`.
+
+    If Regard exported the model, the original tokenizer is restored.
+    """
     path = folder / f"{side}.spm"
     if not path.is_file():
         raise RunError(f"{folder}: has no {path.name}; download it too")
@@ -268,14 +282,14 @@ def _tokenizer(folder: Path, side: str, vocabulary: Vocabulary, rows: list[int])
 
 
 class _Table(dict[str, Any]):
-    """The object in a JSON file. A missing key raises an error that names the file."""
+    """A dict read from the JSON file `path`; a missing key raises an error that names the file."""
 
     def __init__(self, path: Path, content: Mapping[str, Any]):
         super().__init__(content)
         self.path = path
 
     def __missing__(self, key: str) -> Any:
-        raise RunError(f'{self.path} has no "{key}"')
+        raise RunError(f'{self.path} has no "{key}"; download the file again')
 
 
 def _read_json(path: Path, *, optional: bool = False) -> _Table:
@@ -284,9 +298,9 @@ def _read_json(path: Path, *, optional: bool = False) -> _Table:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise RunError(f"{path}: cannot be read ({error.strerror})") from None
+        raise RunError(f"{path}: cannot be read ({error.strerror}); download it, or change its permissions") from None
     except ValueError:
         raise RunError(f"{path}: not JSON; download it again") from None
     if not isinstance(content, dict):
-        raise RunError(f"{path}: not a JSON object")
+        raise RunError(f"{path}: not a JSON object; download it again")
     return _Table(path, content)

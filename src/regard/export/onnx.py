@@ -27,7 +27,7 @@ def obstacle(recipe: Recipe) -> str:
 
 
 def write(run: Run, folder: Path, log: Log) -> None:
-    """Write the graphs, the tokenizer files, and `regard.json`: ids of special tokens, maximum number of positions."""
+    """Write the graphs, the tokenizers, and regard.json with the ids of special tokens and the number of positions."""
     from regard.export.onnx_graphs import load_transformer, write_graphs
 
     settings = transformer_settings(run.recipe)

@@ -27,14 +27,14 @@ from regard.run import Run, restore
 
 
 class EncoderGraph(nn.Module):
-    """Encodes the source and projects it to keys and values of every decoder layer."""
+    """Encodes the source and projects it to the cross-attention keys and values of every decoder layer."""
 
     def __init__(self, model: Transformer):
         super().__init__()
         self.model = model
 
     def forward(self, ids_BS: Tensor, mask_BS: Tensor) -> list[Tensor]:
-        """Keys and values for the cross-attention of each decoder layer: key 0, value 0, key 1, ..."""
+        """Keys and values for the cross-attention of each decoder layer: key of layer 0, value of layer 0, ..."""
         encoder = self.model.encoder
         x_BSD = encoder.embed(ids_BS)
         for block in encoder.blocks:
@@ -44,14 +44,17 @@ class EncoderGraph(nn.Module):
 
 
 class DecoderGraph(nn.Module):
-    """Decodes one token."""
+    """One decoding step: takes the last token of each row and the cache, returns logits and the extended cache."""
 
     def __init__(self, model: Transformer):
         super().__init__()
         self.model = model
 
     def forward(self, token_B: Tensor, mask_BS: Tensor, memory: list[Tensor], past: list[Tensor]) -> list[Tensor]:
-        """Logits of the next token, then `past` extended by the key and value of `token_B` in each layer."""
+        """Logits of the next token, then the keys and values of `past`, each extended by those of `token_B`.
+
+        `memory` has the outputs of `EncoderGraph`; `past` has key and value of each layer's self-attention.
+        """
         place = past[0].shape[2]
         x_B1D = self.model.embed(token_B[:, None], place)
         present: list[Tensor] = []
@@ -63,7 +66,7 @@ class DecoderGraph(nn.Module):
 
 
 class PlainCache(KVCache):
-    """A cache with one hypothesis per row: tensors [B, H, T, K] that grow by concatenation."""
+    """Key-value cache without beams (one hypothesis per row): tensors [B, H, T, head width], grown by concatenation."""
 
     def __init__(self, key: Tensor, value: Tensor):
         self._parts = KeyValue(key, value)
@@ -73,17 +76,20 @@ class PlainCache(KVCache):
         return iter(self._parts)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys, values, and None instead of the mask of used slots, because all slots are used."""
+        """Keys, values, and the mask of cached positions that are in use: None, because all are."""
         return *self._parts, None
 
     def add(self, both_BW2HK: Tensor) -> PlainCache:
-        """A cache with one more token; `both_BW2HK`: its key and value (2), where the beam width W is 1."""
+        """A new cache with one more token; `both_BW2HK` has the key and value (axis of size 2) of this token.
+
+        W is the beam width, here 1; K is the head width.
+        """
         new = both_BW2HK.permute(2, 0, 3, 1, 4)  # [2, B, H, 1, K]
         return PlainCache(*(torch.cat([old, one], dim=2) for old, one in zip(self._parts, new, strict=True)))
 
 
 def load_transformer(run: Run, settings: TransformerSettings) -> Transformer:
-    """The model of a run, with one head of zeros in each attention whose heads are all pruned."""
+    """Load the model of a run; an attention whose heads are all pruned gets one head of zeros."""
     model: Network = run.load_model()
     wanted = {name: max(settings.heads_in(name), 1) for name in settings.attentions}
     if any(settings.heads_in(name) < heads for name, heads in wanted.items()):
@@ -97,7 +103,7 @@ def load_transformer(run: Run, settings: TransformerSettings) -> Transformer:
 
 
 def write_graphs(model: Transformer, settings: TransformerSettings, longest: int, folder: Path) -> None:
-    """Write encoder.onnx and decoder.onnx for up to `longest` positions."""
+    """Write encoder.onnx and decoder.onnx into `folder`, for sentences of up to `longest` tokens."""
     for module in model.modules():
         if isinstance(module, SinusoidalEncoding | RotaryEncoding):
             module.between(0, longest)  # compute the whole table of sinusoids: a graph cannot extend it
@@ -153,7 +159,7 @@ def _part(given: Any, part: int) -> Any:
 
 @contextlib.contextmanager
 def _without_messages() -> Iterator[None]:
-    """Suppress messages of the exporter about merged axis names and optional libraries."""
+    """Context manager that suppresses messages of torch's exporter about merged axis names and optional libraries."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -1,8 +1,9 @@
-"""Names of weights in other formats, by one table per format for both directions; pruned heads as heads of zeros.
+"""Conversion of weights to and from other model formats: names, order of dimensions, and pruned heads.
 
-A name that is missing or unused is an error. Some formats need the same number of heads in every attention. For these,
-pruned heads are replaced by heads of zeros. Such a head has equal attention weights and values of zero, so it adds
-nothing: the translations stay the same, but they take as long as without pruning.
+Each format has one table of name pairs for both directions. A name that is missing or unused is an error. Some formats
+need the same number of heads in every attention. For these, pruned heads are replaced by heads of zeros. Such a head
+has equal attention weights and values of zero, so it adds nothing: the translations stay the same, but they take as
+long as without pruning.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ WEIGHT_AND_BIAS = ("weight", "bias")
 
 
 class NamePair(NamedTuple):
-    """Our name of a tensor, and its names in the other format."""
+    """The name of a tensor in our model, and its name or names in another model format."""
 
     ours: str
     theirs: tuple[str, ...]
@@ -30,7 +31,7 @@ class NamePair(NamedTuple):
 
 
 class LayerNames(NamedTuple):
-    """A linear layer or a norm: our name, theirs, and whether it reads or writes the residual stream."""
+    """A linear layer or a norm: our name, the names in another model format, and its role at the residual stream."""
 
     ours: str
     theirs: tuple[str, ...]
@@ -40,7 +41,7 @@ class LayerNames(NamedTuple):
 def pairs_of(
     ours: str, theirs: str, layers: Iterable[LayerNames], norm_parts: tuple[str, str] = WEIGHT_AND_BIAS
 ) -> Iterator[NamePair]:
-    """Yield the name pairs of the weights and biases of `layers`. `ours` and `theirs` are prefixes of all names.
+    """Yield the name pairs of the weight and bias of each layer. `ours` and `theirs` are prefixes of their names.
 
     `norm_parts` are the other format's names for the weight and the bias of a norm.
     """
@@ -55,7 +56,7 @@ def pairs_of(
 def to_theirs(
     pairs: Iterable[NamePair], weights: Mapping[str, Tensor], order: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """Our weights under the other format's names.
+    """Convert our weights to the names of another format; `pairs` must name all of them.
 
     `order` has, for each dimension of the other format's residual stream, the index in our stream; None: same order.
     """
@@ -71,7 +72,10 @@ def to_theirs(
 def to_ours(
     pairs: Iterable[NamePair], weights: Mapping[str, Tensor], order: Tensor | None = None, *, where: str
 ) -> dict[str, Tensor]:
-    """Weights of the other format under our names: the inverse of `to_theirs`, with the same `order`."""
+    """Convert weights of another format to our names: the inverse of `to_theirs`, with the same `pairs` and `order`.
+
+    `where` names the model in error messages.
+    """
     import torch
 
     left = dict(weights)
@@ -92,7 +96,7 @@ def _take(weights: dict[str, Tensor], name: str, where: str) -> Tensor:
 
 def _refuse_rest(left: Mapping[str, Tensor], where: str) -> None:
     if left:
-        raise RunError(f'{where}: the weights "{min(left)}" have no counterpart in the other format')
+        raise RunError(f'{where}: no model with these settings has the weights "{min(left)}"; the files do not match')
 
 
 def _reorder(tensor: Tensor, axes: tuple[int, ...], order: Tensor | None) -> Tensor:
@@ -108,7 +112,7 @@ MAPS = {"self": {"qkv": 3}, "cross": {"query": 1, "key_value": 2}}
 def fill_heads(
     settings: TransformerSettings, weights: Mapping[str, Tensor], wanted: Mapping[str, int]
 ) -> dict[str, Tensor]:
-    """The weights with heads of zeros added; `wanted` has the number of heads that each attention should have."""
+    """Add heads of zeros to `weights`; `wanted` has the number of heads that each attention should have, by name."""
     import torch
 
     filled, width, head_width = dict(weights), settings.width, settings.head_size

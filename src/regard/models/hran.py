@@ -182,7 +182,10 @@ class TwoLevelAttentionRecorder:
         return empty.scatter(-1, place_BL[:, None, None].expand_as(weights), weights)[..., : self._size]
 
     def _spread_all(self, words: Sequence[Tensor]) -> Tensor:
-        """Write weights of words, one tensor per utterance, to their positions in the source: [B, 1, W, S]."""
+        """Join the word weights, one tensor per utterance, at the positions of their words in the source.
+
+        The result is [B, 1, W, S], for each of W written tokens.
+        """
         parts = [self._spread(found, place_BL) for found, place_BL in zip(words, self._places, strict=True)]
         return torch.stack(parts).sum(0)
 

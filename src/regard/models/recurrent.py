@@ -87,7 +87,7 @@ class RecurrentSettings(ModelSettings):
         return self.attention != "none"
 
     def paper(self) -> str:
-        """Title, authors and year of the paper that describes the architecture of this preset."""
+        """The paper about this preset: its title, authors and year as one line of text."""
         return PAPERS[self.arch.partition("-")[0]]
 
     def adds_input(self, layer: int, inputs: int, outputs: int) -> bool:

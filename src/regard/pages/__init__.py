@@ -34,7 +34,7 @@ _EXPORT = re.compile(r"^export (?P<names>\{[^}]*\});$", re.MULTILINE)
 
 
 class Page(NamedTuple):
-    """The parts of one kind of page. Scripts and styles are given as paths in this folder, without the suffix."""
+    """A kind of page, e.g. the training report. `script` and `styles` are paths in this folder, without .js or .css."""
 
     script: str
     title: str  # for data without a title
@@ -58,7 +58,7 @@ COMMON_STYLES = ("common/theme", "common/book", "common/draw")
 
 
 def render_page(name: str, data: Mapping[str, Any]) -> str:
-    """The text of an HTML file that shows `data`; `name` is a page of PAGES, e.g. "report"."""
+    """The text of an HTML file that shows `data`; `name` is the kind of page, a key of PAGES, e.g. "report"."""
     if name not in PAGES:
         raise SettingsError(f'there is no page "{name}"{nearest(name, PAGES)} (pages: {", ".join(PAGES)})')
     page = PAGES[name]
@@ -84,19 +84,19 @@ def render_page(name: str, data: Mapping[str, Any]) -> str:
 
 
 def _part(name: str) -> str:
-    """The text of a style or script, without indentation and comment lines."""
+    """The text of the file `name` of this folder, e.g. "common/theme.css", without indentation and comment lines."""
     lines = (line.strip() for line in (files(__name__) / name).read_text(encoding="utf-8").splitlines())
     return "\n".join(line for line in lines if line and not _COMMENT.match(line))
 
 
 def _hashes(parts: Sequence[str]) -> str:
-    """The hashes of texts, in the form in which a Content-Security-Policy lists allowed texts."""
+    """The SHA-256 hashes of scripts or styles, as a Content-Security-Policy lists those that it allows."""
     digests = (hashlib.sha256(text.encode()).digest() for text in parts)
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def _finite(value: Any) -> Any:
-    """The data with None instead of numbers that JSON cannot represent, e.g. a loss of NaN."""
+    """Copy nested data with None in place of numbers that JSON cannot represent, e.g. a loss of NaN."""
     if isinstance(value, Mapping):
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -105,7 +105,7 @@ def _finite(value: Any) -> Any:
 
 
 def bundle(name: str, read: Callable[[str], str]) -> str:
-    """One script of the module `name` and all modules that it imports, each once and before the modules that need it.
+    """Join the JavaScript module `name` and all modules that it imports into one script, imported modules first.
 
     Modules are named by their path without the suffix, e.g. "inspect/look"; `read` returns the text of a module.
     """
@@ -116,7 +116,9 @@ def bundle(name: str, read: Callable[[str], str]) -> str:
 
     def add(name: str, importers: tuple[str, ...]) -> None:
         if name in importers:
-            raise AssertionError(f"modules import each other in a circle: {' -> '.join((*importers, name))}")
+            raise AssertionError(
+                f"JavaScript modules import each other in a circle; remove an import: {' -> '.join((*importers, name))}"
+            )
         if name in made:
             return
         text = read(name)
@@ -132,5 +134,5 @@ def bundle(name: str, read: Callable[[str], str]) -> str:
 
 
 def resolve(importer: str, path: str) -> str:
-    """The name of the module that the module `importer` imports by a relative path."""
+    """The module that `importer` imports by the relative `path`: "inspect/look", "../common/draw" -> "common/draw"."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(importer), path))

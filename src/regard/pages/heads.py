@@ -26,7 +26,10 @@ text { font: 12px system-ui, sans-serif; fill: #24292f }
 
 
 def draw_heads(heads: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Draw heads (`HeadReport.as_dict`): the color shows the role, the strength of the color the importance."""
+    """The SVG text of a picture of attention heads, given as results of `HeadReport.as_dict`.
+
+    The color of a head shows its role; the strength of the color shows how much the loss increases without the head.
+    """
     most = max((head["ablation"] for head in heads), default=0.0)
     found = {role["kind"] for head in heads for role in head["roles"]}
     legend = " · ".join(f"{kind}: {meaning}" for kind, meaning in LEGEND.items() if kind in found)

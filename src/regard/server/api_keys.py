@@ -20,7 +20,7 @@ _KEY = re.compile(r"rg-(?P<name>[0-9a-f]{8})-(?P<secret>[A-Za-z0-9_-]{43})")
 
 
 class ApiKeys:
-    """The API keys of a key file. `is_valid` compares the hash of a key with the hashes in the file."""
+    """The salted hashes of the API keys in a key file; `is_valid` checks a client's key against them."""
 
     def __init__(self, hashes: dict[str, tuple[bytes, bytes]]):
         self._hashes = hashes  # salt and hash by the name of the key
@@ -43,7 +43,7 @@ class ApiKeys:
                     hashes[str(entry["name"])] = (bytes.fromhex(entry["salt"]), bytes.fromhex(entry["hash"]))
                 except (ValueError, KeyError, TypeError):
                     raise SettingsError(
-                        f"{path}:{number}: not a key in the format of --new-key; remove the line"
+                        f"{path}:{number}: not an entry written by regard serve --new-key; remove the line"
                     ) from None
         if not hashes:
             raise SettingsError(f'{path}: contains no key; "regard serve --new-key {path}" adds one')
@@ -57,7 +57,7 @@ class ApiKeys:
 
 
 def add_key(path: str | Path) -> str:
-    """Create a key, append its salted hash to the file (readable by the owner only), and return the key."""
+    """Create an API key, append its salted hash to the key file (readable by its owner only), and return the key."""
     name, secret, salt = secrets.token_hex(4), secrets.token_urlsafe(32), secrets.token_bytes(16)
     entry = {"name": name, "salt": salt.hex(), "hash": _hash(secret, salt).hex()}
     try:

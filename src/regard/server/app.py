@@ -40,7 +40,7 @@ RELEASE_INTERVAL = 10.0
 
 
 def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
-    """The server as an ASGI application. When it stops, requests that were accepted are completed first."""
+    """Create the ASGI application that serves `runs`. On shutdown, it first completes the accepted requests."""
     keys = ApiKeys.read(settings.keys) if settings.keys else None
     tasks = v1.task_routes()
     service = Service(runs, settings, keys, ServerMetrics(runs))
@@ -103,7 +103,7 @@ async def give_metrics(request: Request, service: TheService) -> Response:
 
 @dataclass(frozen=True)
 class FastRoute:
-    """A route of the fast path. Its endpoint takes the parsed body, the request and the service."""
+    """A route that is answered without FastAPI: `endpoint` gets the parsed body, the request and the service."""
 
     path: str
     endpoint: Callable[[Any, Request, Service], Awaitable[Response]]
@@ -126,7 +126,7 @@ class FastRoute:
 
 
 def fast_routes(tasks: APIRouter) -> list[FastRoute]:
-    """The routes of the fast path: /translate (LibreTranslate's API), and all routes of `tasks` (POST /v1/<task>)."""
+    """Routes that are answered without FastAPI: /translate (LibreTranslate's API), and POST /v1/<task> from `tasks`."""
     found = [FastRoute("/translate", libretranslate.translate, libretranslate.PlainTranslateRequest, key_first=False)]
     for route in tasks.routes:
         assert isinstance(route, APIRoute)
@@ -135,7 +135,7 @@ def fast_routes(tasks: APIRouter) -> list[FastRoute]:
 
 
 class FastPath:
-    """ASGI middleware that answers JSON requests to `routes`, and passes all other requests on to FastAPI."""
+    """ASGI middleware that answers JSON POST requests to `routes`, and passes all other requests on to FastAPI."""
 
     def __init__(self, app: ASGIApp, service: Service, routes: Iterable[FastRoute]):
         self.app, self.service, self.routes = app, service, {route.path: route for route in routes}

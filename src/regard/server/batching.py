@@ -30,9 +30,9 @@ Result = TypeVar("Result")
 
 
 class Throughput:
-    """Measures the speed of a queue, to estimate when a client should retry.
+    """Measures the speed of a queue, to estimate after how many seconds a refused client should retry.
 
-    The speed is the sum of the weights of the items (e.g. their characters) per second of computing.
+    The speed is the total weight of the computed items (e.g. their number of characters) per second of computing.
     """
 
     def __init__(self) -> None:
@@ -51,12 +51,12 @@ class Throughput:
         self._since = now
 
     def seconds(self, weight: float) -> float:
-        """Estimated number of seconds to compute items of this total weight; DEFAULT_WAIT before a measurement."""
+        """Estimated seconds to compute items of this total weight; DEFAULT_WAIT if no speed was measured yet."""
         return weight * self._seconds / self._weight if self._weight and self._seconds else DEFAULT_WAIT
 
 
 class QueueFull(Exception):  # noqa: N818  an answer, not an error
-    """The queue is full; the client can probably send the request again after `retry_after` seconds."""
+    """Raised when a full queue refuses a request; `retry_after`: estimated seconds until it can be accepted."""
 
     def __init__(self, retry_after: float):
         super().__init__(f"the queue is full; try again in {retry_after:.1f} s")
@@ -64,11 +64,11 @@ class QueueFull(Exception):  # noqa: N818  an answer, not an error
 
 
 class TooLate(Exception):  # noqa: N818
-    """The deadline passed before the request was done."""
+    """Raised when a request is not done before its deadline."""
 
 
 class Closing(Exception):  # noqa: N818
-    """The server is shutting down and accepts no new requests."""
+    """Raised for a new request while the server is shutting down."""
 
 
 class Batcher(Generic[Item, Result]):
@@ -88,9 +88,10 @@ class Batcher(Generic[Item, Result]):
     ):
         """Compute at most `size` items per batch, and at most `threads` batches at once, in threads of `pool`.
 
-        At most `most_waiting` items of at most `most_requests` requests wait, and the sum of the weights of these items
-        is at most `most_weight`; `weigh` returns the weight of an item. For FULL_SECONDS after the queue was full, at
-        most `most_requests` / 2 requests wait: the fewer requests wait, the sooner a new request gets its first batch.
+        A request is refused (`QueueFull`) if with it more than `most_waiting` items or `most_requests` requests would
+        wait, or if the total weight of the waiting items would be above `most_weight`; `weigh` returns the weight of
+        an item. For FULL_SECONDS after the queue was full, only `most_requests` / 2 requests may wait, so that a new
+        request gets its first batch sooner.
         """
         self.size, self.threads = size, threads
         self.most_waiting, self.most_requests, self.most_weight = most_waiting, most_requests, most_weight
@@ -121,7 +122,7 @@ class Batcher(Generic[Item, Result]):
         result. A late or cancelled request is removed from the queue; batches that have started are completed.
         """
         if self._closing:
-            raise Closing("the server is shutting down")
+            raise Closing("the server is shutting down; send the request again later")
         if not items:
             return []
         loop = asyncio.get_running_loop()
@@ -137,7 +138,7 @@ class Batcher(Generic[Item, Result]):
             if not clock.expired():
                 raise  # raised by the work itself
             self.late += 1
-            raise TooLate(f"not done within {deadline:g} s") from None
+            raise TooLate(f"the request was not done within {deadline:g} s; send it again later") from None
         finally:
             self._drop(request)
 
@@ -167,14 +168,14 @@ class Batcher(Generic[Item, Result]):
             await asyncio.wait(tuple(self._batches))
 
     def full_for(self) -> float:
-        """Estimated seconds until another request can be accepted; 0 if it can be accepted now."""
+        """Estimated seconds until the queue can accept another request; 0 if it can accept one now."""
         return self._excess(1, 0.0) * self._throughput.seconds(self.waiting_weight) if self.waiting else 0.0
 
     # -----------------------------------------------------------------------------------------------------------------
     # The queue
 
     def _admit(self, request: _Request[Item, Result]) -> None:
-        """Add the request to the queue, or raise `QueueFull`. An empty queue accepts a request of any size."""
+        """Add the request to the queue, or raise `QueueFull`. A queue without waiting items accepts any request."""
         items, weight = len(request.items), sum(request.unstarted.values())
         if self.waiting and (excess := self._excess(items, weight)):
             self.refused += 1
@@ -182,19 +183,22 @@ class Batcher(Generic[Item, Result]):
         self.waiting += items
         self.waiting_weight += weight
         self._queue.append(request)
-        if len(self._queue) >= self._room():
+        if len(self._queue) >= self._request_limit():
             self._full_at = request.arrived
 
-    def _room(self) -> float:
+    def _request_limit(self) -> float:
         """Number of requests that may wait now: `most_requests`, or half of it if the queue was full recently."""
         was_full = asyncio.get_running_loop().time() - self._full_at < FULL_SECONDS
         return self.most_requests / 2 if was_full else self.most_requests
 
     def _excess(self, items: int, weight: float) -> float:
-        """The share (0 to 1) of the waiting work that must be done before a request of this size can be accepted."""
+        """Share (0 to 1) of the waiting work that must be done before the queue can accept another request.
+
+        `items` is the number of items of this new request, and `weight` is their total weight.
+        """
         excess = max(
             (self.waiting + items - self.most_waiting) / max(self.waiting, 1),
-            (len(self._queue) + 1 - self._room()) / max(len(self._queue), 1),
+            (len(self._queue) + 1 - self._request_limit()) / max(len(self._queue), 1),
             (self.waiting_weight + weight - self.most_weight) / max(self.waiting_weight, 1e-9),
         )
         return min(max(excess, 0.0), 1.0)
@@ -213,13 +217,14 @@ class Batcher(Generic[Item, Result]):
             self.waiting_weight = 0.0  # rounding errors do not accumulate
 
     def _take(self) -> list[_Place[Item, Result]]:
-        """Remove the next batch from the queue and return it.
+        """Remove the items of the next batch from the queue and return them.
 
-        The first half of the batch are the next items in the order of `_turns`. The second half are those of the first
-        `LOOKAHEAD` * size items whose weight is nearest to the mean weight of the first half, to reduce padding.
+        The first half of the batch are the next items, taken from the requests in turn (`_round_robin`). To reduce
+        padding, the second half are those of the next `LOOKAHEAD` * size items whose weight is nearest to the mean
+        weight of the first half. All items belong to requests with the same `key`.
         """
         same_key = [request for request in self._queue if request.key == self._queue[0].key]
-        candidates = list(islice(_turns(same_key), LOOKAHEAD * self.size))
+        candidates = list(islice(_round_robin(same_key), LOOKAHEAD * self.size))
         share = -(-(self.waiting + self.working) // self.threads)  # an even share for each thread
         size = min(self.size, share, len(candidates))
         sure = -(-size // 2)
@@ -271,7 +276,7 @@ class Batcher(Generic[Item, Result]):
 
 @dataclass(eq=False)
 class _Request(Generic[Item, Result]):
-    """The items of one call of `submit`, with their results so far."""
+    """The items of one call of `Batcher.submit`, with the results so far."""
 
     items: Sequence[Item]
     unstarted: dict[int, float]  # the weights of the items that are still waiting, by index
@@ -282,7 +287,7 @@ class _Request(Generic[Item, Result]):
     results: dict[int, Result] = field(default_factory=dict)
 
     def take(self, number: int, outcome: Result | Exception) -> None:
-        """Store the result of item `number`; an exception ends the whole request. Ignored if the request has ended."""
+        """Store the result of the item with index `number`. An exception ends the request: later ones are ignored."""
         if self.answered.done():
             return
         if isinstance(outcome, Exception):
@@ -296,14 +301,14 @@ class _Request(Generic[Item, Result]):
 
 
 class _Place(NamedTuple, Generic[Item, Result]):
-    """An item that waits for a batch: its request, its index in the request, and its weight."""
+    """One item in the queue: its request, its index in the request (`number`), and its weight."""
 
     request: _Request[Item, Result]
     number: int
     weight: float
 
 
-def _turns(requests: Sequence[_Request[Item, Result]]) -> Iterator[_Place[Item, Result]]:
+def _round_robin(requests: Sequence[_Request[Item, Result]]) -> Iterator[_Place[Item, Result]]:
     """Yield the first unstarted item of each request, then the second of each, and so on."""
     for numbers in zip_longest(*(request.unstarted for request in requests)):
         for request, number in zip(requests, numbers, strict=True):
@@ -312,11 +317,13 @@ def _turns(requests: Sequence[_Request[Item, Result]]) -> Iterator[_Place[Item, 
 
 
 def _attempt(work: Callable[[list[Item]], list[Result]], items: list[Item]) -> list[Result | Exception]:
-    """The results of a batch. If it fails, each item is computed alone, so that only faulty items get an exception."""
+    """Apply `work` to a batch of items. If it fails, each item is computed alone; a faulty item gives its exception."""
     try:
         results = work(items)
         if len(results) != len(items):
-            raise RuntimeError(f"the function of a queue returned {len(results)} results for {len(items)} items")
+            raise RuntimeError(
+                f"`work` must return one result per item, but returned {len(results)} results for {len(items)} items"
+            )
         return list(results)
     except Exception as error:
         if len(items) == 1:
@@ -325,13 +332,13 @@ def _attempt(work: Callable[[list[Item]], list[Result]], items: list[Item]) -> l
 
 
 def retrieve_error(task: asyncio.Task[Any]) -> None:
-    """A callback for tasks that can fail after their client disconnected: it keeps Python from logging the error."""
+    """Done callback for a task whose client may have disconnected: reads its exception, so that asyncio logs none."""
     if not task.cancelled():
         task.exception()
 
 
 class ThreadToLoop(Generic[Item]):
-    """Passes items from a thread to a queue of the event loop, in order.
+    """Passes items from a worker thread to an asyncio queue of the event loop, in order.
 
     The loop is woken once for all items that arrive before it runs. If a fast thread woke the loop for each item, the
     loop could do nothing else.
@@ -343,7 +350,7 @@ class ThreadToLoop(Generic[Item]):
         self._woken = False
 
     def put(self, item: Item) -> None:
-        """Pass an item on; called in the thread."""
+        """Append `item` to the asyncio queue; called in the worker thread."""
         self._items.append(item)
         if not self._woken:
             self._woken = True

@@ -28,13 +28,13 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class RequestBody(BaseModel):
-    """A request in the format of another API. Types are strict (no "3" for 3); unknown fields are ignored."""
+    """Base class of request bodies of other APIs. Types are strict ("3" is no number); unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True)
 
 
 class JsonRoute(APIRoute):
-    """A route whose body, if any, is JSON."""
+    """A FastAPI route that refuses a request body which is not JSON (415)."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -47,19 +47,19 @@ class JsonRoute(APIRoute):
 
     async def read(self, request: Request) -> Request:
         if content_type(request) != JSON:
-            raise ApiError(415, f"send the body as {JSON}")
+            raise ApiError(415, f"unsupported Content-Type; send the body as {JSON}")
         return JsonRequest(request.scope, request.receive)
 
 
 class FormRoute(JsonRoute):
-    """A route that accepts JSON and forms; a form is converted to JSON."""
+    """A FastAPI route that accepts a JSON body or an HTML form; a form is converted to JSON."""
 
     async def read(self, request: Request) -> Request:
         kind = content_type(request)
         if kind == JSON:
             return await super().read(request)
         if kind not in (FORM, MULTIPART):
-            raise ApiError(415, f"send the body as {JSON}, {FORM} or {MULTIPART}")
+            raise ApiError(415, f"unsupported Content-Type; send the body as {JSON}, {FORM} or {MULTIPART}")
         body = json.dumps(await _read_form(request, kind)).encode()
 
         async def receive() -> Message:
@@ -70,7 +70,7 @@ class FormRoute(JsonRoute):
 
 
 class JsonRequest(Request):
-    """A request whose JSON must be UTF-8. Lone surrogates are errors: Python parses them but cannot encode them."""
+    """A request whose body must be JSON in UTF-8. Lone surrogates are refused: Python cannot encode them again."""
 
     async def json(self) -> Any:
         try:
@@ -79,7 +79,7 @@ class JsonRequest(Request):
             if _SURROGATE.search(text):
                 json.dumps(made, ensure_ascii=False).encode()
         except UnicodeError:
-            raise ApiError(400, "the body is not UTF-8, or contains a lone surrogate") from None
+            raise ApiError(400, "the body is not UTF-8, or contains a lone surrogate (half of a \\u pair)") from None
         except RecursionError:
             raise ApiError(400, "the JSON is nested too deeply") from None
         except ValueError:  # also raised for a number with thousands of digits
@@ -94,7 +94,7 @@ async def _read_form(request: Request, kind: str) -> dict[str, str | int | list[
         if kind == FORM:
             pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
     except UnicodeError:
-        raise ApiError(400, "the form is not UTF-8") from None
+        raise ApiError(400, "the form is not UTF-8; encode its fields as UTF-8") from None
     except ValueError:
         raise ApiError(400, f"a form may have at most {MOST_FIELDS} fields") from None
     if kind == MULTIPART:
@@ -111,18 +111,18 @@ async def _read_form(request: Request, kind: str) -> dict[str, str | int | list[
 
 
 def content_type(request: Request) -> str:
-    """The media type of the body, without parameters."""
+    """The media type of the request body, in lower case, without parameters such as the charset."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def read_upload(request: Request, most: int) -> tuple[dict[str, str], str, bytes]:
     """The text fields of a multipart form, the name of its file, and the content, at most `most` bytes in memory."""
     if content_type(request) != MULTIPART:
-        raise ApiError(415, f"send the file as {MULTIPART}")
+        raise ApiError(415, f"unsupported Content-Type; send the file in a form of type {MULTIPART}")
     _, options = parse_options_header(request.headers["content-type"])
     end = b"\r\n--" + options.get(b"boundary", b"") + b"--"
     if end not in b"\r\n" + await request.body():  # the parser never closes a file whose end is missing
-        raise ApiError(400, "the form is incomplete: its closing boundary is missing")
+        raise ApiError(400, "the form is incomplete: its closing boundary is missing; send it again")
     parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=20)
     parser.spool_max_size = most  # the parser writes larger files to disk
     try:
@@ -133,7 +133,7 @@ async def read_upload(request: Request, most: int) -> tuple[dict[str, str], str,
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
         upload = form.get("file")
         if not isinstance(upload, UploadFile):
-            raise FieldError("file", "send the file to translate in this field")
+            raise FieldError("file", "missing; send the file to translate in this field")
         return fields, upload.filename or "", await upload.read()
     finally:
         await form.close()

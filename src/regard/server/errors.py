@@ -28,7 +28,7 @@ TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_
 
 
 class ApiError(HTTPException):
-    """An error with an HTTP status. FastAPI passes it on unchanged because it is a Starlette HTTPException."""
+    """An error that becomes an HTTP response. `param` (the invalid field) and `code` are fields of OpenAI's format."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ EXPECTED = (
 
 
 def to_api_error(error: Exception) -> ApiError:
-    """Convert an exception to an error with a status. An unexpected exception gets status 500 and no details."""
+    """Convert any exception to an `ApiError`. An unexpected exception becomes status 500 without details."""
     match error:
         case ApiError():
             return error
@@ -85,7 +85,7 @@ def to_api_error(error: Exception) -> ApiError:
 
 
 def _invalid(errors: Sequence[Any]) -> ApiError:
-    """Convert pydantic's errors to one error with status 400: the most deeply nested one, without the value sent."""
+    """Convert the first of pydantic's most deeply nested errors to an `ApiError` (400) without the value sent."""
     first: Mapping[str, Any] = max(errors, key=lambda error: len(error["loc"]), default={})
     # pydantic's location also names the branches of a union that it tried, such as "str"; these are removed.
     loc = (*first.get("loc", ()), first["ctx"]["field"]) if first.get("type") == UNKNOWN_FIELD else first.get("loc", ())
@@ -95,7 +95,7 @@ def _invalid(errors: Sequence[Any]) -> ApiError:
 
 
 def error_body(path: str, error: ApiError) -> dict[str, Any]:
-    """The JSON of an error, in the format of the API that `path` belongs to."""
+    """The JSON body of an error response: OpenAI's format if the URL path is under /v1, else LibreTranslate's."""
     if not path.startswith("/v1"):
         return {"error": error.detail}
     kind = TYPES.get(error.status_code, "server_error" if error.status_code >= 500 else "invalid_request_error")

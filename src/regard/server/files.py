@@ -43,7 +43,7 @@ UPLOAD: dict[str, Any] = {"requestBody": {"required": True, "content": {MULTIPAR
 
 
 class TranslatedFile(NamedTuple):
-    """A translated document."""
+    """A translated document: its new file name, its content, and what the model omitted (`lost`)."""
 
     name: str
     content: Any
@@ -53,7 +53,7 @@ class TranslatedFile(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The header X-Regard-Lost: the number of entries of `lost`, for clients that get only the file."""
+        """The response header X-Regard-Lost, for clients that get only the file; its value is the length of `lost`."""
         return {"X-Regard-Lost": str(len(self.lost))}
 
 
@@ -62,7 +62,7 @@ async def translate_upload(request: Request, service: Service) -> TranslatedFile
     service.require_key(request, fields.get("api_key", ""))
     for field in ("source", "target"):
         if field not in fields:
-            raise FieldError(field, "missing; send the code of a language")
+            raise FieldError(field, 'missing; send a language code, e.g. "en"')
     seconds = service.settings.document_timeout
     [made] = await translate_documents(service, name, [content], fields["source"], fields["target"], deadline=seconds)
     return made
@@ -100,7 +100,7 @@ async def _translate_all(
     answers: list[Any] = []
     while len(answers) < len(texts):
         if (left := until - loop.time()) <= 0:
-            raise TooLate(f"not done within {deadline:g} s")
+            raise TooLate(f"the file was not translated within {deadline:g} s; send a smaller file")
         try:
             some = texts[len(answers) : len(answers) + SLICE]
             answers += await served.handler.translate_texts(some, align=align, deadline=left)
@@ -119,19 +119,19 @@ class Downloads:
         self._files: dict[str, tuple[str, bytes, float]] = {}  # by token: name, content, time of expiry
 
     def keep(self, name: str, content: bytes) -> str:
-        """Store a file and return its token, which is part of its download address."""
+        """Store a translated file and return its random token, which is part of its download URL."""
         token = secrets.token_urlsafe(24)
         self._files[token] = name, content, time.monotonic() + 600  # ten minutes
         self._remove_old()
         return token
 
     def find(self, token: str) -> tuple[str, bytes] | None:
-        """The name and the content of a file, or None if it has expired or never existed."""
+        """The name and the content of the file with this token, or None if it was removed or never existed."""
         self._remove_old()
         return self._files[token][:2] if token in self._files else None
 
     def _remove_old(self) -> None:
-        """Remove expired files, and the oldest files beyond the size limit; never the newest file."""
+        """Remove expired files, and older files if all files but the newest have more than DOWNLOAD_BYTES together."""
         now, room = time.monotonic(), DOWNLOAD_BYTES
         for number, (token, (_, content, until)) in enumerate(reversed(list(self._files.items()))):
             size = len(content) if number else 0
@@ -142,12 +142,12 @@ class Downloads:
 
 
 def translated_name(name: str, target: str) -> str:
-    """The name of a translated file, without folders: "a/page.html" and target "it" give "page.it.html"."""
+    """File name for a translation, without folders: "a/page.html" and target language "it" give "page.it.html"."""
     plain = re.sub(r"[^\w .()+-]", "_", re.split(r"[/\\]", name)[-1])[-100:]
     stem, dot, suffix = plain.rpartition(".")
     return f"{stem}.{target}.{suffix}" if dot else f"{plain}.{target}"
 
 
 def as_attachment(name: str) -> dict[str, str]:
-    """A header that makes a browser save a response as a file of this name instead of displaying it."""
+    """The response header that makes a browser save the response as a file `name` instead of displaying it."""
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}

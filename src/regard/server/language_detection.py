@@ -21,10 +21,10 @@ _WORDS = re.compile(r"[^\W\d_]+")
 
 
 class LanguageDetector:
-    """Detects languages by counts of character trigrams."""
+    """Detects the language of a text by its script, then by its character trigrams (naive Bayes)."""
 
     def __init__(self, samples: Mapping[str, Sequence[str]]):
-        """`samples`: sentences by language code. A language without sentences is recognized by its script alone."""
+        """`samples` has sentences for each language code. A language without any is recognized by its script alone."""
         self._scripts = {code: language_scripts(code) for code in samples}
         self._counts = {
             code: Counter(trigram for sentence in sentences[:MAX_SENTENCES] for trigram in _trigrams(sentence))
@@ -57,7 +57,7 @@ class LanguageDetector:
 
 
 def _trigrams(text: str) -> Iterator[str]:
-    """Yield the character trigrams of each word, with a space before and after the word."""
+    """Yield the character trigrams of each word of `text`, with a space added before and after the word."""
     for word in _WORDS.findall(text.casefold()):
         framed = f" {word} "
         yield from (framed[start : start + 3] for start in range(len(framed) - 2))

@@ -35,21 +35,21 @@ class PlainTranslateRequest(RequestBody):
 
 
 class DetectRequest(RequestBody):
-    """A text whose language is to be detected."""
+    """A request to detect the language of a text, in LibreTranslate's format."""
 
     q: str = Field(description="The text.")
     api_key: str = Field("", description="API key, if the server requires one.")
 
 
 class Detection(BaseModel):
-    """A detected language."""
+    """The code of a detected language, and how certain the detection is."""
 
     confidence: float = Field(description="From 0 to 100.")
     language: str
 
 
 class PlainTranslation(BaseModel):
-    """A translation in LibreTranslate's format; the fields are lists if `q` was a list."""
+    """A translation in LibreTranslate's format; its fields are lists if the `q` of the request was a list."""
 
     translatedText: str | list[str]
     alternatives: list[str] | list[list[str]] | None = None
@@ -57,33 +57,33 @@ class PlainTranslation(BaseModel):
 
 
 class Health(BaseModel):
-    """The server answers."""
+    """The response of GET /health, in LibreTranslate's format."""
 
     status: Literal["ok"]
 
 
 class LanguageName(BaseModel):
-    """A language."""
+    """The code of a language, e.g. "en", and its name."""
 
     code: str
     name: str
 
 
 class Language(LanguageName):
-    """A language and the languages that it can be translated into (none if it is only a target language)."""
+    """A language and the codes of the languages that it can be translated into (none if it is only a target)."""
 
     targets: list[str]
 
 
 class LanguagePair(BaseModel):
-    """The language pair that a web page should show first."""
+    """The source and target language that a web page should select at first."""
 
     source: LanguageName
     target: LanguageName
 
 
 class FrontendSettings(BaseModel):
-    """Settings for web pages that use this server."""
+    """Settings for web pages that use this server, in LibreTranslate's format."""
 
     apiKeys: bool
     keyRequired: bool
@@ -96,7 +96,7 @@ class FrontendSettings(BaseModel):
 
 
 class TranslatedFileAnswer(BaseModel):
-    """The address of the translated file, valid for ten minutes."""
+    """The URL of a translated file, valid for ten minutes, and what the model omitted."""
 
     translatedFileUrl: str
     lost: list[str] = Field([], description="URLs, placeholders, code and numbers that the model omitted.")
@@ -115,7 +115,7 @@ router = APIRouter(route_class=FormRoute, tags=["LibreTranslate"])
 
 
 def form_body(schema: type) -> dict[str, Any]:
-    """The part of the API description which says that a form with the fields of `schema` is also accepted."""
+    """An addition to the OpenAPI description of a route: it also accepts a form with the fields of `schema`."""
     reference = {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
     return {"requestBody": {"content": {FORM: reference, MULTIPART: reference}}}
 
@@ -217,6 +217,6 @@ async def translate_file(request: Request, service: TheService) -> Response:
 async def download_file(token: str, service: TheService) -> Response:
     """Download a translated file. Its address is valid for ten minutes and needs no key."""
     if (found := service.downloads.find(token)) is None:
-        raise ApiError(404, "there is no such file; translated files are kept for ten minutes")
+        raise ApiError(404, "there is no such file; translated files are kept for ten minutes, so translate it again")
     name, content = found
     return Response(content, media_type="application/octet-stream", headers=as_attachment(name))

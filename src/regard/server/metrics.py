@@ -17,7 +17,7 @@ OTHER = "other"
 
 
 class ServerMetrics(Collector):
-    """Counters of requests, texts, tokens and queues; those of the queues are read when the metrics are requested.
+    """Metrics of requests, texts, tokens and queues. The values of the queues are read when the metrics are requested.
 
     The mean size of a batch is the rate of `regard_batch_items_total` divided by the rate of `regard_batches_total`.
     """
@@ -40,7 +40,7 @@ class ServerMetrics(Collector):
         self.seconds.labels(route).observe(seconds)
 
     def count_texts(self, model: str, tokens: Sequence[int]) -> None:
-        """Count answered texts; `tokens` has the number of tokens that the model wrote for each text."""
+        """Count texts that `model` answered; `tokens` has, for each text, the number of tokens that it generated."""
         self.texts.labels(model).inc(len(tokens))
         self.tokens.labels(model).inc(sum(tokens))
 

@@ -33,7 +33,7 @@ DISCARDED_BYTES = 32_000_000
 
 
 class HostCheck:
-    """Refuses requests with a wrong host name, and POST requests from pages of other web sites.
+    """Refuses requests with a wrong name in the Host header, and POST requests from pages of other web sites.
 
     A web site can make its own host name point to this machine (DNS rebinding): then the Host header has the name of
     that web site. A page of a web site can also send a form to this server: then the browser says in the header
@@ -117,9 +117,9 @@ def _too_large(most: int) -> ApiError:
 
 
 class _Exchange:
-    """One request and its response. The body may have `most` bytes and must arrive within `seconds`.
+    """One HTTP request and its response; the request is cancelled if the client disconnects.
 
-    If the client disconnects, the request is cancelled.
+    The request body may have at most `most` bytes and must arrive within `seconds`.
     """
 
     def __init__(self, receive: Receive, send: Send, most: int, seconds: float):
@@ -151,7 +151,7 @@ class _Exchange:
                 message = await self._receive()
         except TimeoutError:
             raise ApiError(
-                408, "the body did not arrive in time; send a smaller one", headers={"Connection": "close"}
+                408, "the request body did not arrive in time; send a smaller one", headers={"Connection": "close"}
             ) from None
         self._taken += len(message.get("body", b""))
         if self._taken > self._most:
@@ -200,7 +200,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS",
 
 
 def configure_logs(*, quiet: bool) -> None:
-    """Log to standard error: errors, and unless `quiet`, one line per request."""
+    """Set up logging to standard error: errors and, unless `quiet`, one line per request."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
     for name, level in (("regard.server", logging.WARNING if quiet else logging.INFO), ("uvicorn", logging.ERROR)):
@@ -210,7 +210,7 @@ def configure_logs(*, quiet: bool) -> None:
 
 
 class RequestLog:
-    """Counts, times and logs requests (never their texts), answers unexpected errors (500), and adds `HEADERS`."""
+    """Counts, times and logs requests (never their texts), answers unexpected errors with 500, and adds `HEADERS`."""
 
     def __init__(self, app: ASGIApp, metrics: ServerMetrics):
         self.app, self.metrics = app, metrics

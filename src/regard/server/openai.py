@@ -27,14 +27,14 @@ from regard.text.words import word_texts
 
 
 class ContentPart(RequestBody):
-    """A part of a message; only text is supported."""
+    """A part of the content of a message, in OpenAI's format; only text is supported."""
 
     type: Literal["text"]
     text: str
 
 
 class Message(RequestBody):
-    """One turn of a conversation."""
+    """One message of a conversation, in OpenAI's format."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[ContentPart]
@@ -45,7 +45,7 @@ class Message(RequestBody):
 
 
 class StreamOptions(RequestBody):
-    """Options of a stream."""
+    """Options of a streamed reply: whether the last chunk has the numbers of tokens."""
 
     include_usage: bool | None = False
 
@@ -68,14 +68,14 @@ class ChatRequest(RequestBody):
 
 
 class ChatMessage(BaseModel):
-    """The reply."""
+    """The reply of the model, as a message."""
 
     role: Literal["assistant"]
     content: str
 
 
 class ChatChoice(BaseModel):
-    """A reply and the reason why it ended."""
+    """A reply and why it ended: stop (it is complete) or length (it reached the maximum length)."""
 
     index: int
     message: ChatMessage
@@ -83,7 +83,7 @@ class ChatChoice(BaseModel):
 
 
 class Usage(BaseModel):
-    """Numbers of tokens."""
+    """Numbers of tokens: of the prompt, of the reply, and their sum."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -91,7 +91,7 @@ class Usage(BaseModel):
 
 
 class ChatSource(BaseModel):
-    """The source of an answer from a knowledge base."""
+    """The question stored in a knowledge base that was found for the user's question."""
 
     question: str = Field(description="The stored question that is most similar to the question asked.")
     score: float
@@ -99,7 +99,7 @@ class ChatSource(BaseModel):
 
 
 class ChatCompletion(BaseModel):
-    """A reply in OpenAI's format."""
+    """The response to a chat completion request, in OpenAI's format."""
 
     id: str
     object: Literal["chat.completion"]
@@ -125,14 +125,14 @@ async def complete(asked: ChatRequest, request: Request, service: TheService) ->
 
 
 class Completion:
-    """The response to one chat request: `whole` returns it as one object, `chunks` as a stream."""
+    """Computes the response to one chat request: `whole` returns it as one object, `chunks` yields it in parts."""
 
     def __init__(self, asked: ChatRequest, service: Service):
         self.asked, self.service = asked, service
         self.served = service.named(asked.model)
         if not self.served.translates and not self.served.converses:
             task = self.served.task
-            raise ApiError(400, f"{asked.model} was trained for {task}; use /v1/{task}", param="model")
+            raise ApiError(400, f"{asked.model} was trained for {task}, not for chat; use /v1/{task}", param="model")
         # Unsupported fields that would change the format of the response are refused; others are ignored.
         for field, is_asked, why in (
             ("n", (asked.n or 1) > 1, "only one reply per request is supported"),
@@ -145,7 +145,7 @@ class Completion:
         self.turns = [message.text for message in asked.messages if message.role in ("user", "assistant")]
         service.check_texts(self.turns, "messages")
         if not self.turns:
-            raise FieldError("messages", "there is no message of a user; add one")
+            raise FieldError("messages", 'contains no message with the role "user"; add one')
         self.head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.served.name}
 
     async def whole(self) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class Completion:
         return ConversationRequest(model=self.served.name, turns=self.turns, search=search, max_tokens=limit)
 
     def count(self, side: int, texts: Sequence[str]) -> int:
-        """Number of tokens of texts; `side`: 0 source, 1 target tokenizer. Without a tokenizer, words are counted."""
+        """Number of tokens in `texts`, by the source (`side` 0) or target tokenizer (1); of words if there is none."""
         try:
             tokenizer = self.served.run.tokenizers[side]
         except TokenizerError:

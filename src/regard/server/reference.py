@@ -14,7 +14,7 @@ OPEN = ("/languages", "/health", "/frontend/settings", "/download_file/", "/v1/m
 
 
 def describe_api(app: FastAPI, *, with_keys: bool) -> None:
-    """Add the page /docs; remove FastAPI's error format from the description; add API keys to it if `with_keys`."""
+    """Add the page /docs to `app`. Remove FastAPI's error format from /openapi.json; if `with_keys`, add API keys."""
     describe = app.openapi
 
     def described() -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _table(api: Json, schema: Json) -> str:
 
 
 def _type(api: Json, field: Json) -> str:
-    """The type of a field in words, e.g. "string or list of string"."""
+    """The type of `field`, a schema in the OpenAPI description `api`, in words, e.g. "string or list of string"."""
     if "$ref" in field:
         return ", ".join(_resolved(api, field).get("properties", {})) or "object"
     if "anyOf" in field:

@@ -35,12 +35,12 @@ MEAN_CHARACTERS = 200
 
 
 def served_tasks() -> dict[str, ModuleType]:
-    """The module api.py of each task that has this module, by the name of the task."""
+    """The tasks that can be served: the module api.py of each task that has one, by the name of the task."""
     return {name: tasks.part(name, "api") for name in TASKS if tasks.has_part(name, "api")}
 
 
 class Capacity:
-    """The threads that all served runs share. Each thread is started when it is first needed."""
+    """The two thread pools that all served runs share: one torch thread, and several threads for other engines."""
 
     def __init__(self, settings: ServerSettings):
         self.settings, self.threads = settings, settings.threads or usable_cores()
@@ -59,7 +59,7 @@ class Capacity:
 
 
 class ServedRun:
-    """A run and its queues, one for each kind of request that the api.py of its task supports.
+    """A trained run and its queues, one for each kind of request that the api.py of its task supports.
 
     Only one thread, the torch thread, uses the model, because disabling heads and recording attention change the model
     while they are active. This class implements the protocol `Host` of regard/tasks/api.py.
@@ -105,11 +105,11 @@ class ServedRun:
         size: int | None = None,
         parallel: bool = False,
     ) -> Batcher[Any, Any]:
-        """Add a queue for the function `work`; `weigh` returns the weight of an item, in characters.
+        """Add a queue called `name`: `work` computes a batch of items, `weigh` returns the characters of an item.
 
         `size` is the maximum size of a batch (default: the setting `batch`). If `parallel`, `work` runs in several
-        threads at the same time, otherwise only in the torch thread. The queue accepts only as many requests as the
-        next batches can start, so that no request waits long.
+        threads at the same time, otherwise only in the torch thread. At most `batch` requests per thread wait in the
+        queue, so that no request waits long.
         """
         threads, batch, queue = self._capacity.threads, self.settings.batch, self.settings.queue
         self.queues[name] = Batcher(
@@ -127,7 +127,7 @@ class ServedRun:
     @contextmanager
     def open_request(self) -> Iterator[None]:
         if self._closing:
-            raise Closing("the server is shutting down")
+            raise Closing("the server is shutting down; send the request again later")
         self._open_requests += 1
         try:
             yield
@@ -178,7 +178,7 @@ class ServedRun:
 
 
 class AnswerHandler:
-    """Answers requests with the function `answer` of the task's api.py, in one queue."""
+    """Default handler of a served run: answers requests by the function `answer` of the task's api.py, in one queue."""
 
     def __init__(self, host: ServedRun):
         self.host, self.api = host, host.api
@@ -197,7 +197,7 @@ class AnswerHandler:
 
 
 def describe_run(served: ServedRun) -> Json:
-    """The entry of a run in /v1/models: the fields of OpenAI's API, and facts about the run."""
+    """The entry of a run in the response of /v1/models: the fields of OpenAI's API, and facts about the run."""
     run, card = served.run, served.run.card
     plain_scores = {
         part: {name: value for name, value in scores.items() if isinstance(value, int | float | str)}
@@ -228,7 +228,7 @@ def _count_parameters(run: Run) -> int:
 
 
 def _created(run: Run) -> int:
-    """The time when the run was made, in seconds since 1970: from card.json, else the time of its recipe file."""
+    """Unix time when the run was created: from its card.json, else the modification time of its recipe file."""
     try:
         return int(datetime.fromisoformat(run.card["created"]).timestamp())
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -240,7 +240,7 @@ def _created(run: Run) -> int:
 
 
 class NotServed(RegardError):  # noqa: N818  an answer, not a fault
-    """No served run translates the requested pair of languages."""
+    """Raised when no served run translates the requested pair of languages."""
 
 
 class ServedRuns:
@@ -261,7 +261,7 @@ class ServedRuns:
 
     @classmethod
     def open(cls, runs: Sequence[str | Path], settings: ServerSettings, log: Log | None = None) -> ServedRuns:
-        """Open run folders. `log` gets a line when a run is converted for another engine, such as CTranslate2."""
+        """Open the run folders `runs`. `log` gets a line when a run is converted for another engine (CTranslate2)."""
         opened = [Run.open(folder) for folder in runs]  # wrong names are reported before anything is loaded
         names = unique_names([run.folder for run in opened])
         capacity = Capacity(settings)
@@ -283,7 +283,7 @@ class ServedRuns:
         return min((one.handler.full_for() for one in self.served.values()), default=0.0)
 
     def by_pair(self, source: str, target: str, task: str = "") -> ServedRun:
-        """The first run (of `task`, if given) for this pair. If there is no exact match, "en" also matches "en-US"."""
+        """The first run (of `task`, if given) for two language codes. Without an exact match, "en" matches "en-US"."""
         for form in (normalize_code, lambda code: normalize_code(code).partition("-")[0]):
             for one in self._with_languages:
                 if task in ("", one.task) and (form(one.source), form(one.target)) == (form(source), form(target)):
@@ -294,7 +294,7 @@ class ServedRuns:
 
     @cached_property
     def languages(self) -> list[Json]:
-        """All served languages, source languages first. "targets": the languages that it can be translated into."""
+        """Code, name and "targets" (codes that it can be translated into) of each language; source languages first."""
         targets: dict[str, dict[str, None]] = defaultdict(dict)
         for one in self._with_languages:
             targets[one.source][one.target] = None
@@ -311,7 +311,7 @@ class ServedRuns:
         ]
 
     def same_pair(self) -> list[list[ServedRun]]:
-        """Groups of two or more runs that translate the same pair; `by_pair` returns the first of a group."""
+        """Groups of two or more runs that translate the same language pair; `by_pair` returns the first of a group."""
         by_pair: dict[tuple[str, str], list[ServedRun]] = defaultdict(list)
         for one in self._with_languages:
             by_pair[normalize_code(one.source), normalize_code(one.target)].append(one)
@@ -319,7 +319,7 @@ class ServedRuns:
 
 
 def unique_names(folders: Sequence[Path]) -> list[str]:
-    """The name of each folder, with a number if an earlier folder has this name. A folder given twice is an error."""
+    """A unique name per folder: its own name, or "NAME-2" if an earlier one has this name. A repeated folder raises."""
     places = [folder.resolve() for folder in folders]
     for place, times in Counter(places).items():
         if times > 1:

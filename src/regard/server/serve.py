@@ -27,7 +27,7 @@ from regard.system import STOP_SIGNALS, share_one_heap
 
 
 def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> None:
-    """Open the runs and answer requests until SIGTERM or SIGINT. `log` prints warnings, and a line at the start."""
+    """Open the run folders and answer requests until SIGTERM or SIGINT. `log` prints warnings and the server's URL."""
     share_one_heap()
     with contextlib.closing(bind(settings.host, settings.port)) as listener:  # first: reports a port in use at once
         opened = ServedRuns.open(runs, settings, log)
@@ -41,7 +41,7 @@ def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> Non
 
 
 def warnings(runs: ServedRuns, settings: ServerSettings) -> Iterator[str]:
-    """Yield lines for the user: the server is open to everyone, or several runs translate the same pair."""
+    """Yield a line if other machines can use the server without a key, and one per pair that several runs translate."""
     if not settings.is_local and not settings.keys:
         yield f"warning: with --host {settings.host} and no --keys, everyone who can reach this machine can use it"
     for first, *others in runs.same_pair():
@@ -55,7 +55,7 @@ def _languages(run: ServedRun) -> str:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A bound socket that does not listen yet, so that connections are refused until the models are loaded."""
+    """Return a bound socket that does not listen yet, so that connections are refused until the models are loaded."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
@@ -75,14 +75,14 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address(listener: socket.socket) -> str:
-    """The URL to open in a browser; for a socket on all addresses (0.0.0.0 or ::), the loopback address."""
+    """The URL of the server for a browser. A socket on all addresses (0.0.0.0 or ::) gets the loopback address."""
     host, port = listener.getsockname()[:2]
     name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{name}:{port}"
 
 
 def make_server(app: FastAPI, settings: ServerSettings, ready: Callable[[], None] = lambda: None) -> Server:
-    """A web server for `app`, with a fixed HTTP parser and event loop; `ready` is called when it accepts requests."""
+    """Return a uvicorn server for `app` with limits on request headers; it calls `ready` when it accepts requests."""
     longest = max(settings.timeout, settings.document_timeout)
     config = uvicorn.Config(
         app,
@@ -99,7 +99,7 @@ def make_server(app: FastAPI, settings: ServerSettings, ready: Callable[[], None
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, but after SIGTERM or SIGINT it returns instead of raising the signal again."""
+    """uvicorn's server, but it calls `ready` when it accepts requests, and it returns after SIGTERM or SIGINT."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
         super().__init__(config)
@@ -112,7 +112,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle SIGTERM and SIGINT while the server runs, if it runs in the main thread."""
+        """Context manager in which SIGTERM and SIGINT stop the server; it does nothing outside the main thread."""
         try:
             before = {number: signal.signal(number, self.handle_exit) for number in STOP_SIGNALS}
         except ValueError:  # not in the main thread
@@ -132,10 +132,10 @@ HEAD_BYTES = 32_000
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes connections whose request head (request line and headers) is too long, or takes over `head_timeout` s.
+    """uvicorn's HTTP protocol, but a connection is closed if the request headers are too long or arrive too slowly.
 
-    uvicorn closes connections that are idle after a response, but it waits without a limit for a head to end; and its
-    parser buffers heads, trailers and chunk framing of any length.
+    The limits are HEAD_BYTES and `head_timeout` seconds. uvicorn itself waits for the end of the headers without a
+    time limit, and its parser buffers headers, trailers and chunk framing of any length.
     """
 
     head_timeout = 15.0
@@ -155,7 +155,7 @@ class BoundedProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
         if self._unread > HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response("The head of the request is too long.")
+            self.send_400_response(f"The headers of the request have more than {HEAD_BYTES:,} bytes.")
         self._update_timer()
 
     def _parse(self, data: bytes) -> None:
@@ -183,7 +183,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head += len(name) + len(value)
         if self._head > HEAD_BYTES:
-            raise ValueError("the head is too long")  # the parser stops reading the request
+            # The parser stops reading the request.
+            raise ValueError(f"the headers of the request have more than {HEAD_BYTES:,} bytes; send shorter headers")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

@@ -21,7 +21,7 @@ from regard.tasks.api import FieldError, TaskRequest
 
 @dataclass(frozen=True)
 class Service:
-    """The state of the server and the checks that all routes use."""
+    """The state of the server, and the checks of requests that several routes use."""
 
     runs: ServedRuns
     settings: ServerSettings
@@ -41,7 +41,7 @@ class Service:
         raise ApiError(403, message)
 
     def check_texts(self, q: str | list[str], field: str = "q") -> list[str]:
-        """Return the texts as a list; raise an error about `field` if there are too many texts or characters."""
+        """Return `q` as a list of texts; too many texts or characters raise an error that names the field `field`."""
         texts = [q] if isinstance(q, str) else q
         for what, count in {"texts": len(texts), "characters": sum(map(len, texts))}.items():
             most = getattr(self.settings, what)
@@ -50,9 +50,11 @@ class Service:
         return texts
 
     def check_nbest(self, count: int, field: str) -> int:
-        """Return `count`, the number of translations per text; raise an error about `field` if it is over the limit."""
+        """Return `count` (translations per text); a value above the limit raises an error that names `field`."""
         if count > self.settings.nbest:
-            raise FieldError(field, f"at most {self.settings.nbest} translations per text, including the best one")
+            raise FieldError(
+                field, f"at most {self.settings.nbest} translations per text, including the best one, not {count}"
+            )
         return count
 
     def named(self, name: str) -> ServedRun:
@@ -62,7 +64,7 @@ class Service:
         return self.runs.served[name]
 
     def choose(self, asked: TaskRequest, task: str) -> ServedRun:
-        """The run for a request: by its field `model`, else by its languages, else the only run of the task."""
+        """The run for a request: found by its field `model`, else by its languages, else the only run of `task`."""
         if asked.model:
             run = self.named(asked.model)
             if run.task != task:
@@ -77,7 +79,9 @@ class Service:
             field, texts = asked.texts()
             found = sorted({guess["language"] for guess in self.detect(texts or [""])})
             if len(found) > 1:
-                raise FieldError(field, f"texts in several languages ({', '.join(found)}); send one request for each")
+                raise FieldError(
+                    field, f"texts in several languages ({', '.join(found)}); send one request per language"
+                )
             [source] = found
         return self.runs.by_pair(source, target, task)
 
@@ -99,27 +103,27 @@ class Service:
         raise ApiError(404, f"no model {which} is served", param="model", code="model_not_found")
 
     def detect(self, texts: Sequence[str]) -> list[Json]:
-        """Detect the language of each text. For a text without letters, e.g. a number, the joined texts are used."""
+        """The language and confidence of each text. A text without letters gets the language of all texts joined."""
         together = "\n".join(texts)
         return [self.detect_one(text if any(map(str.isalpha, text)) else together) for text in texts]
 
     def detect_one(self, text: str) -> Json:
-        """The detected language of a text; raises an error if the confidence is 50 or less (of 100)."""
+        """The language of a text and its confidence (0 to 100); a confidence of 50 or less raises an error."""
         guess = next(iter(self.runs.detect(text)), None)
         if guess is None or guess["confidence"] <= 50:
             known = ", ".join(entry["code"] for entry in self.runs.languages) or "none"
-            raise FieldError("source", f"the language could not be detected; set it (served: {known})")
+            raise FieldError("source", f"the language could not be detected; set its code (served: {known})")
         return guess
 
     def is_same_language(self, source: str, target: str) -> bool:
-        """Whether both codes mean the same served language, so that texts are returned unchanged."""
+        """Whether both codes mean the same served language; then texts are returned without translation."""
         codes = {code for entry in self.runs.languages for code in (entry["code"], *entry["targets"])}
         source, target = normalize_code(source), normalize_code(target)
         return source == target and source in map(normalize_code, codes)
 
 
 def bearer(request: Request) -> str:
-    """The key in the header `Authorization: Bearer KEY`; empty if there is none."""
+    """The API key in the header `Authorization: Bearer KEY`; empty if there is none."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
 

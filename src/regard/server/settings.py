@@ -67,18 +67,18 @@ class ServerSettings:
                 raise SettingsError(f"--{name.replace('_', '-')} must be at least {number}, not {getattr(self, name)}")
         for name in ("timeout", "document_timeout", "body_timeout"):
             if not getattr(self, name) > 0:
-                raise SettingsError(f"--{name.replace('_', '-')} must be above 0")
+                raise SettingsError(f"--{name.replace('_', '-')} must be above 0, not {getattr(self, name)}")
 
     @property
     def hosts(self) -> frozenset[str] | None:
-        """Accepted names in the Host header; None: all names."""
+        """Names that are accepted in the Host header; None: all names."""
         if self.allow_host:
             return None if "*" in self.allow_host else frozenset(name.lower() for name in self.allow_host)
         return frozenset({"localhost", "127.0.0.1", "::1", self.host.lower()}) if self.is_local else None
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach the server."""
+        """Whether only this machine can reach the server (its address is a loopback address)."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:

@@ -31,7 +31,7 @@ class Results(BaseModel):
 
 
 class ModelFacts(BaseModel):
-    """A served run."""
+    """A served run: OpenAI's fields of a model, and its task, languages, architecture, size and scores."""
 
     id: str
     object: Literal["model"]
@@ -49,7 +49,7 @@ class ModelFacts(BaseModel):
 
 
 class ModelList(BaseModel):
-    """All served runs."""
+    """All served runs, in OpenAI's format of a list of models."""
 
     object: Literal["list"]
     data: list[ModelFacts]
@@ -66,13 +66,13 @@ class TaskFacts(BaseModel):
 
 
 class TaskList(BaseModel):
-    """All tasks that this server can serve."""
+    """All tasks that this server can serve, with the served runs of each."""
 
     data: list[TaskFacts]
 
 
 class ErrorFacts(BaseModel):
-    """Description of an error."""
+    """The message, type, invalid field (`param`) and code of an error, in OpenAI's format."""
 
     message: str
     type: str
@@ -81,7 +81,7 @@ class ErrorFacts(BaseModel):
 
 
 class Error(BaseModel):
-    """An error in OpenAI's format."""
+    """The body of an error response in OpenAI's format."""
 
     error: ErrorFacts
 
@@ -139,7 +139,7 @@ async def list_tasks(service: TheService) -> Response:
 
 
 def task_routes() -> APIRouter:
-    """The routes POST /v1/<task> of all registered tasks that have an api.py, including those of plugins."""
+    """The routes POST /v1/<task>, one for each registered task that has an api.py, including tasks of plugins."""
     routes = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["Regard"], responses=ERRORS)
     for name, api in served_tasks().items():
         routes.add_api_route(

@@ -38,7 +38,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Task(NamedTuple):
-    """The description of a task: its name, commands, metrics and defaults, and where its code is."""
+    """The description of a task, e.g. translation: its name, commands, metrics, defaults, and where its code is."""
 
     name: str
     """The name in data.task, --task and the registry, and of the section of the task in a recipe."""
@@ -75,7 +75,7 @@ class Task(NamedTuple):
 
 
 def find(name: str, where: str = "data.task") -> Task:
-    """The task with this name; imports the module that the registry gives for it."""
+    """Return the task with this name. `where`: the setting that has the name, for the error message."""
     if name not in TASKS:
         guess = nearest(str(name), TASKS) or f"; choose from {', '.join(TASKS)}"
         raise SettingsError(f'{where}: there is no task "{name}"{guess}')
@@ -89,9 +89,9 @@ def settings_class(task: Task) -> Any:
 
 
 def part_name(task: str, name: str) -> str:
-    """Full name of the module that holds the part `name` (a key of `PARTS`, e.g. "training") of a task.
+    """Full name of the Python module with one part of a task: `part_name("tag", "cli")` is "regard.tasks.tag.cli".
 
-    It is a module in the package of the task. If the task is a single module, all its parts are in this module.
+    If a plugin defines the whole task in a single module, every part is in this module.
     """
     home = import_module(TASKS[task])
     return f"{home.__name__}.{name}" if hasattr(home, "__path__") else home.__name__
@@ -109,18 +109,18 @@ def has_part(task: str, name: str) -> bool:
 
 
 def single_file(corpus: Corpus, content: str) -> Path:
-    """The path of a corpus that must be one file. `content` describes it in errors, e.g. "words and labels"."""
+    """Return the path of a corpus that must be one file. `content` describes it in errors, e.g. "words and labels"."""
     if not corpus.source:
-        raise CorpusError("--source", "no file given")
+        raise CorpusError("--source", "no file given; name one")
     if corpus.target:
         raise CorpusError(corpus.target, f"{content} are in one file; leave out --target")
     return Path(corpus.source)
 
 
 def load(run: Run | str | Path, *others: str | Path) -> Any:
-    """Open a trained run and return its Translator, Chatbot, Classifier, ... `others`: further runs of an ensemble.
+    """Open a trained run and return its predictor, which depends on the task: a Translator, Chatbot, Classifier, ...
 
-    Only translation and chat runs can form an ensemble.
+    Translation and chat runs can form an ensemble: `others` are its further runs.
     """
     from regard.run import Run
 

@@ -45,7 +45,7 @@ MAX_REPLY_TOKENS = 512
 
 
 class StrictRequest(BaseModel):
-    """A request in Regard's own format. Types are strict (no "3" for 3) and unknown fields are errors."""
+    """Base class of requests in Regard's own format. Types are strict (no "3" for 3), unknown fields are errors."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -60,12 +60,12 @@ class StrictRequest(BaseModel):
 
 
 def _limited(name: str, least: float, most: float) -> Any:
-    """A request field for the search setting `name`. Its value must be from `least` to `most`, to bound the cost."""
+    """A pydantic field for the search setting `name`. Values must be from `least` to `most`, to limit the cost."""
     return Field(None, ge=least, le=most, description=_HELP[name])
 
 
 class SearchOptions(StrictRequest):
-    """Search settings of a request. For a setting that is left out, the value in the recipe of the run is used."""
+    """Search settings in a request. For a setting that is left out, the value in the recipe of the run is used."""
 
     beam_size: int | None = _limited("beam_size", 1, 16)
     length_penalty: float | None = _limited("length_penalty", 0, 5)
@@ -84,7 +84,10 @@ class SearchOptions(StrictRequest):
 
 
 def generation_settings(search: SearchOptions, max_tokens: int | None) -> dict[str, Any]:
-    """The given search settings as a dictionary. With `max_tokens`, the input length no longer limits the output."""
+    """The search settings that a request gives, as a dictionary: only those that are not None.
+
+    `max_tokens`, if given, becomes the length limit of the output, in place of the limit relative to the input length.
+    """
     limits = {"max_length_ratio": 1e-9, "max_length_extra": max_tokens} if max_tokens else {}
     return search.given() | limits
 
@@ -93,16 +96,16 @@ class TaskRequest(StrictRequest):
     model: str = Field("", description="Name of a run; empty: the only run of this task.")
 
     def texts(self) -> tuple[str, list[str]]:
-        """The name of the field with the texts, and the texts. The server limits their number and length."""
+        """Return the name of the request field with the texts, and the texts, whose number and length are limited."""
         raise NotImplementedError
 
     def split(self) -> list[Self]:
-        """Divide the request into requests that are queued separately, each with one text or one conversation."""
+        """Split this request into requests with one text or one conversation each, which are queued separately."""
         return [self]
 
 
 class TextRequest(TaskRequest):
-    """One text, or several that are answered independently."""
+    """Request with one text, or with several texts that are answered independently."""
 
     q: str | list[str] = Field(description="The text, or a list of texts.")
 
@@ -114,13 +117,13 @@ class TextRequest(TaskRequest):
 
     @property
     def text(self) -> str:
-        """The only text of a request that `split` returned."""
+        """The text of a request that has exactly one text, such as each request that `split` returns."""
         assert isinstance(self.q, str)
         return self.q
 
 
 class ConversationRequest(TaskRequest):
-    """A conversation to reply to."""
+    """Request for the next reply in a conversation."""
 
     turns: str | list[str] = Field(description="The turns so far, oldest first; a text alone is the only turn.")
     search: SearchOptions = SearchOptions()
@@ -146,14 +149,14 @@ class InspectRequest(StrictRequest):
     skip_slow: bool = Field(True, description="Leave out slow analyses: attribution and mixing.")
 
     def require_text_only(self) -> None:
-        """Raise an error if a field is given that only translation uses."""
+        """Raise an error if the request has `target` or `disabled_heads`, which only translation runs accept."""
         for field in ("target", "disabled_heads"):
             if getattr(self, field):
                 raise SettingsError(f"{field}: only translation runs accept this field; leave it out")
 
 
 class FieldError(RegardError):
-    """Raised if a task cannot accept the value of the request field `field`."""
+    """Error for a request: the task cannot accept the value of the field `field`; `message` says why."""
 
     def __init__(self, field: str, message: str):
         super().__init__(f"{field}: {message}")
@@ -161,29 +164,34 @@ class FieldError(RegardError):
 
 
 class Queue(Protocol):
-    """A bounded queue of the server. It computes items of several requests together, in batches."""
+    """Interface of a bounded queue of the server, which computes the items of several requests together, in batches."""
 
     async def submit(self, items: Sequence[Any], *, key: Hashable = (), deadline: float | None = None) -> list[Any]:
-        """Return the results in order, within `deadline` seconds. Only items with equal keys share a batch."""
+        """Compute the results of `items`, in order. A batch contains only items of requests with the same `key`.
+
+        After `deadline` seconds, `TooLate` is raised.
+        """
 
     def submit_in_order(
         self, items: Sequence[Any], *, key: Hashable = (), deadline: float | None = None
     ) -> AsyncGenerator[Any, None]:
-        """Yield the results in the order of the items, each as soon as it and all results before it are ready."""
+        """As `submit`, but yield each result, in the order of the items, as soon as all results before it are ready."""
 
     def full_for(self) -> float:
-        """Seconds until another request can be accepted; 0 if a request can be accepted now."""
+        """Estimated seconds until the queue has room for another request; 0 if it has room now."""
 
 
 class Host(Protocol):
-    """A served run. `make_handler(host)` adds the queues of the run (`add_queue`), and returns an object with
+    """Interface of a run in the server, for the function `make_handler(host)` in the api.py of a task.
+
+    `make_handler` adds the queues of the run with `add_queue`, and returns an object with the methods
 
         answer(request, deadline)    one JSON result per text of the request, in order (a coroutine)
-        full_for()                   seconds until another request can be accepted; 0 if one can be accepted now
-    and, optionally, with
-        stream_results(request, deadline)    for requests with `stream`: pairs of the index of a text and a result
-        translate_texts(texts, nbest, align, deadline)    objects with `text`, `tokens`, `alignment` (a coroutine), and
-        translate_sentences(text, deadline)               the same for each sentence; for files and other APIs
+        full_for()                   estimated seconds until the queues have room for a request; 0 if they have room
+    and, optionally,
+        stream_results(request, deadline)    for requests with `stream`: yields (index of a text, result) per sentence
+        translate_texts(texts, nbest, align, deadline)    objects with `text`, `tokens`, `alignment` (a coroutine)
+        translate_sentences(text, deadline)               yields such an object per sentence; for other APIs
     """
 
     run: Run
@@ -193,10 +201,10 @@ class Host(Protocol):
 
     @property
     def predictor(self) -> Any:
-        """The object that `regard.load` returns. Only the torch thread may use it."""
+        """The object that `regard.load` returns for the run. Only the thread that runs torch may use it."""
 
     def load(self) -> None:
-        """Open the predictor at start-up, so that errors are not first reported to a client."""
+        """Open the predictor. Called at start-up, so that errors appear before the first request."""
 
     def add_queue(
         self,
@@ -206,11 +214,11 @@ class Host(Protocol):
         *,
         parallel: bool = False,
     ) -> Queue:
-        """Add a queue; `work` computes the results of a batch of items. Metrics show `name`.
+        """Add a queue with this name in the metrics; `work` takes a batch of items and returns their results.
 
         `work` runs in the torch thread or, if `parallel`, in one thread per core. `weigh` returns the weight of an
-        item; the sum of the weights of all waiting items is limited.
+        item; the server limits the sum of the weights of all waiting items.
         """
 
     def open_request(self) -> AbstractContextManager[None]:
-        """Return a context manager. A request that uses several queues enters it, so that shutdown waits for it."""
+        """Return a context manager for a request that uses several queues: shutdown waits until it is left."""

@@ -44,7 +44,7 @@ Log = Callable[[str], None]
 
 @dataclass
 class Parts(Generic[Example]):
-    """All examples, in memory: the training examples of each file, and the validation and test examples."""
+    """All examples of a corpus, in memory: the training examples of each file, the validation and test examples."""
 
     unit: str
     """Name of the examples in messages, e.g. "documents"."""
@@ -63,12 +63,12 @@ class Parts(Generic[Example]):
 
 
 def describe_parts(unit: str, train: int, valid: int, test: int) -> str:
-    """One line with the numbers of training, validation and test examples; `unit` names them, e.g. "documents"."""
+    """A line for the log with the numbers of training, validation and test examples. `unit`: e.g. "documents"."""
     return f"{train:,} {unit} to train on, {valid:,} for validation, {test:,} for the test"
 
 
 def require_train(data: DataSettings, what: str) -> None:
-    """Raise an error if no training file is given; `what` describes such a file, e.g. "a file of texts"."""
+    """Raise an error if the settings name no training file; `what` tells the user what to give: "a file of texts"."""
     if not data.train:
         raise SettingsError(f"nothing to train on: give {what}, or [[data.train]] in a recipe")
 
@@ -76,7 +76,10 @@ def require_train(data: DataSettings, what: str) -> None:
 def read_train(
     data: DataSettings, read: Callable[[Corpus], list[Example]], what: str, unit: str
 ) -> list[list[Example]]:
-    """Read the examples of each training file. Error messages describe a file by `what`, and examples by `unit`."""
+    """Return a list of examples for each training file; `read` reads one file.
+
+    In error messages, `what` describes a training file ("a file of texts"), and `unit` the examples ("texts").
+    """
     require_train(data, what)
     found = [read(corpus) for corpus in data.train]
     total = sum(map(len, found))
@@ -95,11 +98,12 @@ def hold_out(
     seed: int,
     adjust: Callable[[list[Example], bytes], bytes] | None = None,
 ) -> Parts[Example]:
-    """Read the validation and test files. A part without a file gets some of `found`: examples of the training files.
+    """Divide the examples `found` in the training files into training, validation and test examples.
 
+    If the settings name files for validation or test, `read` reads the examples of these parts from them instead.
     Examples with the same text, given by `text_of`, are never divided between parts. `adjust`, if given, may move
     examples to other parts: it takes all examples of the training files and, for each example, the index of its part in
-    `regard.data.split.PARTS`, and returns the new indices. `unit` names the examples in messages.
+    `regard.data.split.PARTS`, and returns the new indices. `unit` is what messages call the examples.
     """
     parts: Parts[Example] = Parts(unit, [])
     for name, held_out in parts.held_out.items():
@@ -130,7 +134,7 @@ class PreparedData(Generic[Train, Example]):
 def learn_tokenizer(
     run: Run, recipe: Recipe, texts: Iterable[str], log: Log, base: Run | None, unit: str = "tokens", **sizes: int
 ) -> None:
-    """Train a tokenizer on texts, or copy the tokenizer of the run `base`, and write it into the run.
+    """Train a tokenizer on texts, or copy that of the run `base`, which is fine-tuned; write it into the new run.
 
     Also writes the vocabulary size and `sizes` (e.g. the number of labels), which the network's constructor needs.
     `unit` is what the log calls the entries of the vocabulary.
@@ -145,16 +149,16 @@ def learn_tokenizer(
 
 
 def store_parts(sizes: Iterable[tuple[int, float]]) -> list[StorePart]:
-    """One `StorePart` per training file, made from the number of examples and the weight of each file."""
+    """One `StorePart` per training file. `sizes`: per file, its number of examples, and their uses in an epoch."""
     counts, weights = zip(*sizes, strict=True)
     return list(map(StorePart, accumulate(counts), weights))
 
 
 @contextmanager
 def new_store(run: Run, held_out: Mapping[str, Iterable[Any]]) -> Iterator[Path]:
-    """Yield a new folder, which becomes store/ of the run when the block ends. The caller writes training data into it.
+    """Yield a new folder for the encoded training data, which becomes store/ of the run when the `with` block ends.
 
-    The folder already has the records of `held_out`, as JSON lines: valid.jsonl and test.jsonl.
+    The folder already contains `held_out`, i.e. the validation and test examples by part: valid.jsonl and test.jsonl.
     """
     with run.new_store() as folder:
         for part, records in held_out.items():
@@ -164,7 +168,7 @@ def new_store(run: Run, held_out: Mapping[str, Iterable[Any]]) -> Iterator[Path]
 
 
 def open_store_folder(run: Run, remake: Callable[[], None]) -> Path:
-    """The folder store/ with the encoded data of a run. If it was removed after training, `remake` makes it again."""
+    """Return the folder store/ with the encoded data of a run. If it is missing, call `remake` to write it again."""
     folder = run.folder / "store"
     if not folder.is_dir():
         remake()
@@ -172,7 +176,7 @@ def open_store_folder(run: Run, remake: Callable[[], None]) -> Path:
 
 
 def read_held_out(folder: Path, part: str, unit: str) -> list[Any]:
-    """The records that `new_store` wrote for `part` ("valid" or "test"). Error messages call them `unit`."""
+    """Read the examples of `part` ("valid" or "test") that `new_store` wrote. Error messages call them `unit`."""
     return read_kept(folder / f"{part}.jsonl", f"held-out {unit}")
 
 
@@ -180,7 +184,7 @@ def read_held_out(folder: Path, part: str, unit: str) -> list[Any]:
 
 
 class StreamTrainUnit:
-    """Base class of the train units of all tasks: an endless stream of batches, which depends only on the seed.
+    """Base class for the `TrainUnit` of each task: provides an endless stream of batches, determined by the seed.
 
     A subclass adds `join` (make a batch from examples) and the other methods of `TrainUnit`.
     """
@@ -196,9 +200,9 @@ class StreamTrainUnit:
         lengths: tuple[Ids, Ids],
         weights: Sequence[StorePart] = (),
     ):
-        """`lengths`: source and target lengths of all examples, zeros if there is no such side.
+        """`lengths`: source and target lengths of all examples, in tokens; zeros if the task has no source or target.
 
-        `weights`: how often an epoch uses the examples of each training file.
+        `weights`: for each training file, how often an epoch uses its examples. Empty: every example once.
         """
         self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
         self.lengths, self._weights = lengths, weights
@@ -213,7 +217,10 @@ class StreamTrainUnit:
         return self.stream.mark(position)
 
     def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows | None]:
-        """The rows of a batch that one process computes: `first`, `first` + `every`, ...; and their indices."""
+        """Return a batch of the rows `first`, `first` + `every`, ... of `batch`, and the indices of these rows.
+
+        One of several processes computes these rows.
+        """
         rows = Rows.every_nth(len(batch.index_B), first, every)
         return batch.rows(rows.index_R), rows
 
@@ -225,12 +232,12 @@ class StreamTrainUnit:
         return self.join(self.stream.at(position))
 
     def largest(self) -> Any:
-        """The batch of the first epoch with the most tokens, including padding and end tokens."""
+        """Return the batch of the first epoch with the most tokens, including padding and end tokens."""
         return self.join(
             self.largest_of(lambda index: len(index) * sum(int(side[index].max()) + 1 for side in self.lengths))
         )
 
     def largest_of(self, size: Callable[[Index], int]) -> Index:
-        """The indices of the examples in the largest batch of the first epoch, as measured by `size`."""
+        """Return the indices of the examples in the batch of the first epoch for which `size(indices)` is largest."""
         settings = self.recipe.train
         return max(epoch_batches(self.lengths, settings.batch_tokens, settings.seed, 0, self._weights), key=size)

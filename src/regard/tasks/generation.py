@@ -43,13 +43,14 @@ BEAM = "set search.beam_size above 1 and search.sample = false"
 
 @contextmanager
 def record_cross_attention(models: Sequence[Seq2Seq]) -> Iterator[Callable[[], Tensor]]:
-    """Record cross-attention. Yields a function that returns the weights [B, T, S] recorded since its last call.
+    """Record cross-attention weights while the models run, inside a `with` block.
 
-    The weights are averaged over heads, layers and models.
+    Yields a function that returns the weights [B, T, S] since its last call, averaged over heads, layers and models.
     """
     if not all(any(name.endswith("cross") for name in attention_hooks(model)) for model in models):
-        needs = "search.coverage_penalty and search.replace_unknown need a model with attention to the source"
-        raise SettingsError(f"{needs}; leave them out")
+        raise SettingsError(
+            "search.coverage_penalty and search.replace_unknown need a model with cross-attention; leave them out"
+        )
     recorded: list[Tensor] = []
 
     def take() -> Tensor:
@@ -73,7 +74,10 @@ def replace_unknown(
     texts: Sequence[str],
     outputs: Sequence[Sequence[int]],
 ) -> list[str]:
-    """The outputs as text; unknown words are replaced by the source words they attend to most (Zhou et al. 2016)."""
+    """Decode the token ids `outputs` of the translations of `texts`, without unknown tokens (Zhou et al. 2016).
+
+    Each unknown token is replaced by the source token with the highest cross-attention weight at its position.
+    """
     device = models[0].output.weight.device
     pieces = [source.pieces(text) for text in texts]
     batch = make_sources([[piece.id for piece in row] for row in pieces], source.pad).to(device)
@@ -99,7 +103,7 @@ def replace_unknown(
 
 @dataclass(frozen=True)
 class SearchInput:
-    """A text, its token ids, and `target`: tokens with which the output must begin or, for scoring, all its tokens."""
+    """A source text and its token ids. `target`: a forced prefix of the output or, for `Searcher.force`, all of it."""
 
     text: str
     ids: list[int]
@@ -107,7 +111,7 @@ class SearchInput:
 
 
 class Searcher:
-    """Runs searches with one model, or an ensemble of models with one vocabulary."""
+    """Generates outputs with one model, or with an ensemble of models that share a vocabulary."""
 
     def __init__(self, models: Sequence[Seq2Seq], source: Tokenizer, target: Tokenizer, settings: SearchSettings):
         self.models, self.settings = models, settings
@@ -119,7 +123,7 @@ class Searcher:
         for token in settings.suppress_tokens:
             if token not in target.tokens:
                 known = nearest(token, target.tokens)
-                raise SettingsError(f'search.suppress_tokens: the vocabulary has no "{token}"{known}')
+                raise SettingsError(f'search.suppress_tokens: the target vocabulary has no token "{token}"{known}')
         self.suppressed = tuple(map(target.tokens.index, settings.suppress_tokens))
         self.penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
 
@@ -159,7 +163,7 @@ class Searcher:
 
     @torch.inference_mode()
     def force(self, inputs: Sequence[SearchInput]) -> list[Hypothesis]:
-        """Forced decoding: for each input, a hypothesis with the tokens `target` of the input, scored by the model."""
+        """Forced decoding: for each input, return a hypothesis with the tokens `input.target`, scored by the model."""
         penalty = self.settings.repetition_penalty
         constraints = (RepetitionPenalty(penalty),) if penalty != 1 else ()
         source = self._source(inputs)
@@ -198,7 +202,7 @@ class Searcher:
     def _start_search(self, source: TokenSource, memory: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
         """Yield the decoder's step function, its first state, and further arguments of the search functions.
 
-        If `search.coverage_penalty` is set, they include the coverage penalty.
+        If `search.coverage_penalty` is set, the arguments and the step function apply this penalty.
         """
         state = self.decoder.start(memory)
         if not self.settings.coverage_penalty:
@@ -210,7 +214,7 @@ class Searcher:
             yield coverage.wrap(self.decoder.step), state, {"bonus": coverage.bonus}
 
     def _choose(self, inputs: Sequence[SearchInput]) -> Choose:
-        """The function that selects the next token: the most probable one, or a sample.
+        """Return the function that chooses the next token: the most probable one or, if `search.sample`, a random one.
 
         Each input has its own random seed, so that its samples do not depend on the other inputs of the batch.
         """
@@ -223,7 +227,7 @@ class Searcher:
         return sampling(limits, torch.tensor(seeds, device=self.device))
 
     def _longest(self, inputs: Sequence[SearchInput]) -> Tensor:
-        """The maximum number of tokens of each output; always more than the length of its prescribed prefix."""
+        """Return the maximum number of tokens of each output [B]; always more than the length of its forced prefix."""
         ratio, extra = self.settings.max_length_ratio, self.settings.max_length_extra
         limits = [max(int(ratio * len(one.ids)) + extra, len(one.target) + max(extra, 1)) for one in inputs]
         return torch.tensor(limits, device=self.device)
@@ -245,7 +249,7 @@ class Searcher:
 
 
 def spell(ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
-    """Decode a stream of tokens: yield new text after each token, but a character only when all its bytes are there."""
+    """Decode a stream of token ids: yield the new text after each token; a character only when it has all its bytes."""
     written: list[int] = []
     given = ""
     for id in ids:
@@ -259,16 +263,18 @@ def spell(ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
 
 
 def check_search(settings: SearchSettings, nbest: int, tree: bool) -> None:
-    """Raise an error if settings contradict each other, or cannot give `nbest` outputs or (if `tree`) a search tree."""
+    """Raise an error if settings contradict each other, or exclude `nbest` outputs or (if `tree`) a search tree."""
     if nbest < 1:
         raise SettingsError(f"nbest must be at least 1, not {nbest}")
     if not settings.sample and nbest > settings.beam_size:
-        raise SettingsError(f"{nbest} best outputs need search.beam_size of at least {nbest}, not {settings.beam_size}")
+        raise SettingsError(f"nbest = {nbest} needs search.beam_size of at least {nbest}, not {settings.beam_size}")
     by_beam = not settings.sample and settings.beam_size > 1
     if settings.coverage_penalty and not by_beam:
         raise SettingsError(f"search.coverage_penalty needs a beam search: {BEAM}")
     if settings.beam_groups > 1 and (settings.sample or settings.coverage_penalty or tree):
-        others = "search.sample, search.coverage_penalty or a search tree"
-        raise SettingsError(f"search.beam_groups cannot be combined with {others}; set search.beam_groups = 1")
+        raise SettingsError(
+            "search.beam_groups cannot be combined with search.sample, search.coverage_penalty or a search tree; "
+            "set search.beam_groups = 1"
+        )
     if tree and not by_beam:
         raise SettingsError(f"only a beam search has a search tree: {BEAM}")

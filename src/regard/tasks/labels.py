@@ -24,7 +24,7 @@ Truth = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Scores over a set of documents. For the accuracy, a document is correct if exactly its labels are predicted."""
+    """Scores of predicted labels. Accuracy: share of documents for which exactly the correct labels are predicted."""
 
     accuracy: float
     f1: float
@@ -48,7 +48,7 @@ class LabelScores:
 def score_labels(
     probability_BL: Matrix, target_BL: Truth, labels: Sequence[str], *, several: bool, threshold: float = 0.5
 ) -> LabelScores:
-    """Compare the predicted labels of B documents with the correct ones (`target_BL`), where L is the number of labels.
+    """Compare the predicted labels of B documents with the correct ones (`target_BL`); L is the number of labels.
 
     The most probable label is predicted or, if `several`, every label whose probability is at least `threshold`.
     Precision, recall and F1 are 0 where they are undefined.
@@ -85,7 +85,10 @@ def score_labels(
 
 
 def reliability(sure: Matrix, right: Truth) -> tuple[float, list[dict[str, float]]]:
-    """Expected calibration error, and its bins. `sure`: confidence of each answer; `right`: whether it is correct."""
+    """Expected calibration error (ECE), and the bins of the reliability diagram that are not empty.
+
+    `sure` is the probability that the model gives to each of its answers, `right` whether the answer is correct.
+    """
     place = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
     count = np.bincount(place, minlength=BINS)
     confidence = np.bincount(place, sure, minlength=BINS) / np.maximum(count, 1)
@@ -102,7 +105,7 @@ def reliability(sure: Matrix, right: Truth) -> tuple[float, list[dict[str, float
 def label_loss(
     logits_BL: Tensor, target_BL: Tensor, *, several: bool, smoothing: float = 0.0, weights_L: Tensor | None = None
 ) -> Loss:
-    """Cross-entropy summed over documents: of a softmax over the labels or, if `several`, of one sigmoid per label.
+    """Cross-entropy summed over B documents: of a softmax over L labels or, if `several`, of one sigmoid per label.
 
     Label smoothing gives the share `smoothing` of the target probability to all labels equally or, if `several`, to
     "yes" and "no" equally. `weights_L` has the weight of each label in the loss.
@@ -125,17 +128,17 @@ def label_loss(
 
 
 def balanced(counts_L: NDArray[np.int64]) -> Tensor:
-    """Class weights, inversely proportional to `counts_L`, the number of training documents of each label."""
+    """Class weights [L], inversely proportional to `counts_L`: the number of training documents of each of L labels."""
     counts = np.maximum(counts_L, 1).astype(np.float64)
     return torch.tensor(counts_L.sum() / (len(counts) * counts), dtype=torch.float32)
 
 
 def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> float | None:
-    """The temperature with the highest likelihood of the correct labels (Guo et al. 2017); None below 30 documents.
+    """Find the softmax temperature that maximizes the likelihood of the correct labels (Guo et al. 2017).
 
-    The temperature calibrates probabilities and does not change which label is most probable. As in Platt (1999), the
-    target probability of the correct labels is a little below 1. Otherwise, if the labels of a few documents are all
-    predicted correctly, the best temperature would be the lowest one, and all probabilities would become 0 or 1.
+    Returns None for fewer than 30 documents. As in Platt (1999), the target probability of the correct labels is a
+    little below 1: otherwise, if all labels are predicted correctly, the lowest temperature would be the best one, and
+    all probabilities would become 0 or 1.
     """
     if len(logits_BL) < 30:
         return None
@@ -157,6 +160,6 @@ def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> 
 
 
 def to_probabilities(logits_BL: Tensor, temperature: float, *, several: bool) -> Tensor:
-    """Divide logits by the temperature; then apply a softmax over the labels or, if `several`, a sigmoid per label."""
+    """Divide logits by the temperature, then apply a softmax over the L labels or, if `several`, a sigmoid to each."""
     scaled_BL = logits_BL.double() / temperature
     return scaled_BL.sigmoid() if several else scaled_BL.softmax(-1)

@@ -22,9 +22,9 @@ PART_NAMES = {"test": "unseen", "valid": "held-out"}
 
 
 def write_report(run: Run, predictor: Any, data: Any, answers: Any) -> Path:
-    """Write report.html of a finished run. `data` is what `open_data` of the task returned.
+    """Write report.html of a finished run and return its path. `data` is the result of `Training.open_data`.
 
-    `answers` are the answers of the model to the test part or, if there is none, to the validation part.
+    `answers` are the outputs of the model for the test examples or, if there are none, for the validation examples.
     """
     card, task = run.card, run.recipe.data.task
     has_own = tasks.has_part(task, "report")
@@ -55,16 +55,16 @@ def write_report(run: Run, predictor: Any, data: Any, answers: Any) -> Path:
 
 
 def figures(*rows: tuple[str, str, str]) -> list[dict[str, str]]:
-    """Make rows for the summary at the top of the report. Each argument is a label, a value and a note."""
+    """Make the rows of the summary at the top of the report. Each argument is a tuple (label, value, note)."""
     return [{"label": label, "value": value, "note": note} for label, value, note in rows]
 
 
 def label_section(scores: Json) -> Json:
-    """Select the scores for the page: of each label, confusion matrix, reliability diagram, calibration error."""
+    """Select from `scores` what the report shows: scores by label, confusion matrix, reliability diagram, ECE."""
     shown = {name: scores[name] for name in ("confusion", "by_label", "reliability")}
     return shown | {"error": scores["calibration_error"]}
 
 
 def last_part(scores: Iterable[str]) -> str:
-    """The part whose scores the report shows: "test" if it has scores, otherwise "valid"."""
+    """The held-out part that the report shows: "test" if `scores` (scores by part) has it, otherwise "valid"."""
     return "test" if "test" in scores else "valid"

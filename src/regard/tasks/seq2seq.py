@@ -29,7 +29,7 @@ VALID_BATCH_PAIRS = 64
 
 @dataclass(frozen=True)
 class PairData:
-    """What training reads: the vocabularies, the encoded training pairs, and the held-out pairs."""
+    """Data for training on text pairs: source and target tokenizer, encoded training pairs, held-out pairs as text."""
 
     source: Tokenizer
     target: Tokenizer
@@ -39,10 +39,10 @@ class PairData:
 
 
 class TeacherForcing(StreamTrainUnit):
-    """Train unit with the loss and the FLOPs of a model that predicts the next token. Subclasses add the batches."""
+    """Base class of `TrainUnit`s for next-token prediction: has `loss` and `flops`; subclasses add the batches."""
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
-        """Cross-entropy; in training, also label smoothing and R-Drop as set in the recipe."""
+        """Cross-entropy; if the model is in training mode, with label smoothing and R-Drop as set in the recipe."""
         settings = self.recipe.train
         if not model.training:
             return batch_loss(model, batch)
@@ -58,7 +58,7 @@ class TeacherForcing(StreamTrainUnit):
 
 
 class Seq2SeqTrainUnit(TeacherForcing):
-    """Train unit with batches of text pairs. Subclasses add `validate`."""
+    """Base class of `TrainUnit`s for text pairs: makes their batches; subclasses add `validate`."""
 
     data: PairData
 
@@ -66,10 +66,10 @@ class Seq2SeqTrainUnit(TeacherForcing):
         super().__init__(recipe, data, model, group, data.train.lengths, data.train.weights)
 
     def batch(self, position: int) -> Batch:
-        """The batch at this position of the training stream.
+        """The batch with the index `position` in the endless stream of training batches.
 
-        With `tokenizer.subword_regularization`, the tokens of each text are sampled, except during the cooldown of the
-        learning rate (docs/log.md).
+        With `tokenizer.subword_regularization`, the segmentation of each text into tokens is sampled, except during
+        the cooldown of the learning rate.
         """
         index, source, target = self.stream.at(position), self.data.source, self.data.target
         share = self.recipe.tokenizer.subword_regularization * self.stage.augmentation_strength
@@ -87,13 +87,13 @@ class Seq2SeqTrainUnit(TeacherForcing):
         return make_batch(pairs, self.data.source.pad, self.data.target.pad, index)
 
     def valid_loss(self, model: Seq2Seq) -> float:
-        """Mean loss per token of the validation targets."""
+        """Mean negative log-likelihood per target token on the validation pairs."""
         limit = self.recipe.data.max_length
         return mean_loss(model, self.data.source, self.data.target, self.data.valid, self.group, max_length=limit)
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float = 0.0, agreement: float = 0.0) -> Loss:
-    """Loss summed over target tokens; `smoothing`: share of label smoothing, `agreement`: weight of the R-Drop term."""
+    """Cross-entropy summed over target tokens. `smoothing`: label smoothing; `agreement`: weight of the R-Drop term."""
     real = batch.target_mask_BT
     states_ND = model.hidden(batch.source, batch.target_input_BT)[real]
     return smoothed_cross_entropy(model.output, states_ND, batch.target_output_BT[real], smoothing, agreement)
@@ -109,9 +109,9 @@ def mean_loss(
     *,
     max_length: int = DataSettings.max_length,
 ) -> float:
-    """Mean negative log-likelihood per target token; `model` must be in evaluation mode.
+    """Mean negative log-likelihood per target token of `pairs`; `model` must be in evaluation mode.
 
-    Pairs with more than `max_length` tokens on a side are left out, as in training, to limit the memory of a batch.
+    Pairs whose source or target has more than `max_length` tokens are left out, as in training, to limit memory.
     """
     group, device = group or ProcessGroup(), model.output.weight.device
     total, tokens = 0.0, 0.0
@@ -126,10 +126,12 @@ def mean_loss(
             total, tokens = total + float(loss.plain), tokens + loss.tokens
     total, tokens = group.sum(total, tokens)
     if not tokens:
-        raise TrainingError(f"no held-out pair has at most {max_length} tokens on each side; raise data.max_length")
+        raise TrainingError(
+            f"every held-out pair has a source or target of more than {max_length} tokens; raise data.max_length"
+        )
     return total / tokens
 
 
 def perplexity(loss: float) -> float:
-    """Perplexity for a mean negative log-likelihood per token."""
+    """exp(`loss`), where `loss` is a mean negative log-likelihood per token; at most exp(700)."""
     return math.exp(min(loss, 700.0))  # a larger loss would give infinity

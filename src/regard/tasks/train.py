@@ -53,10 +53,11 @@ def train(
     recipe: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Any:
-    """Train a model and return its predictor. `settings` are nested tables: {"train": {"max_minutes": 20}}.
+    """Train a model and return its predictor, e.g. a Translator.
 
     `source` and `target` are the files of a translation corpus; other tasks take one file, as `source`. Without
-    `task`, the task of the recipe is trained; without `task` and recipe, the task is translation.
+    `task`, the task of the recipe is trained; without `task` and recipe, the task is translation. `out` is the run
+    folder; by default, it is named after the data. `settings` by section: {"train": {"max_minutes": 20}}.
     """
     table = {section: dict(values) for section, values in (settings or {}).items()}
     if source:
@@ -68,7 +69,7 @@ def train(
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A recipe in which all settings are decided, and the examples that were read for it."""
+    """What `start` needs to train: a complete recipe, the examples, and which settings the plan chose."""
 
     recipe: Recipe
     examples: Examples | None
@@ -78,7 +79,7 @@ class TrainingJob:
     """The run whose vocabulary and weights are fine-tuned."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without the examples, which are not sent to other processes."""
+        """Return the state for pickling, without the examples, which are not sent to other processes."""
         return vars(self) | {"examples": None}
 
     @property
@@ -86,7 +87,7 @@ class TrainingJob:
         return training_of(self.recipe.data.task)
 
     def estimate(self) -> Estimate:
-        """Estimate time and memory on this machine. Only for the first process: the others have no examples."""
+        """Estimate time and memory of training on this machine. Only for the first process: it has the examples."""
         return self.training.estimate(self.recipe, self.examples, measure_machine(self.recipe.train.device))
 
 
@@ -94,7 +95,7 @@ P = ParamSpec("P")
 
 
 def _in_first_process(make: Callable[P, TrainingJob]) -> Callable[P, TrainingJob]:
-    """Run `make` in the first process only; the other processes get the job that it returns, without the examples."""
+    """Decorator: run `make` in the first process only; the other processes get its result, without the examples."""
 
     @functools.wraps(make)
     def call(*arguments: P.args, **named: P.kwargs) -> TrainingJob:
@@ -106,7 +107,11 @@ def _in_first_process(make: Callable[P, TrainingJob]) -> Callable[P, TrainingJob
 
 @_in_first_process
 def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, overrides: Iterable[str] = ()) -> TrainingJob:
-    """Decide all settings. Without a recipe file, the plan chooses the settings that are not given."""
+    """Read the data and decide all settings.
+
+    Without a recipe file, settings that are not given are chosen to fit the data and the machine (the plan).
+    `table`: settings by section; `overrides`: further settings such as "train.max_steps=9000".
+    """
     given = with_overrides(join_tables(read_table(recipe), table) if recipe else table, overrides)
     where = str(recipe) if recipe else "settings"
     checked = make_recipe(given, where=where)
@@ -124,11 +129,12 @@ def check(recipe: Recipe) -> None:
     task, model = tasks.find(recipe.data.task), recipe.model
     if model.kind != task.model_kind:
         fitting = ", ".join(models.presets(task.model_kind))
-        problem = f'model.arch = "{model.arch}" is not for data.task = "{task.name}"'
-        raise SettingsError(f"{problem}; choose from {fitting}")
+        raise SettingsError(f'model.arch = "{model.arch}" is not for data.task = "{task.name}"; choose from {fitting}')
     if recipe.train.metric not in task.metrics:
         known = ", ".join(task.metrics)
-        raise SettingsError(f'train.metric = "{recipe.train.metric}" is no score of "{task.name}"; choose from {known}')
+        raise SettingsError(
+            f'train.metric = "{recipe.train.metric}" is not a metric of data.task = "{task.name}"; choose from {known}'
+        )
     for name in task.unsupported:
         section, key = name.split(".")
         if getattr(getattr(recipe, section), key):
@@ -138,17 +144,18 @@ def check(recipe: Recipe) -> None:
 
 @_in_first_process
 def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iterable[str] = ()) -> TrainingJob:
-    """Decide the settings of a run that fine-tunes the run `base` on other data.
+    """Read the data and decide the settings for fine-tuning the run in the folder `base`.
 
     Architecture, tokenizer and search settings stay. The learning-rate schedule starts again with a third of the rates
     and a short warm-up. Validation, the end of training and the precision are planned for the new data and machine.
+    `table`: settings by section; `overrides`: further settings such as "train.max_steps=9000".
     """
     run = Run.open(base)
     task, training = tasks.find(run.recipe.data.task), training_of(run.recipe.data.task)
     given = with_overrides(table, overrides)
     for section in ("model", "tokenizer"):
         if section in given:
-            raise SettingsError(f"{section}. settings come from {base} and cannot change in fine-tuning; leave it out")
+            raise SettingsError(f"[{section}] comes from {base} and cannot change in fine-tuning; leave it out")
     below = to_table(run.recipe)
     below["data"] = {key: below["data"][key] for key in ("task", *task.kept)}
     before, third = run.recipe.train, f"a third of the rate of {base}"
@@ -175,7 +182,7 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
 
 
 def start(job: TrainingJob, out: str | Path = "") -> Run:
-    """Make the run folder, prepare the data and train. If the data or settings are wrong, the folder is removed.
+    """Make the run folder `out`, prepare the data and train. If the preparation fails, the folder is removed.
 
     If torchrun restarts the processes after a failure, training continues in the same folder.
     """
@@ -186,7 +193,7 @@ def start(job: TrainingJob, out: str | Path = "") -> Run:
 
 
 class PreparedRun(NamedTuple):
-    """A run folder that is ready for training, its opened data, and the initial model."""
+    """A run that is ready for training: its folder, its data, and the initial model."""
 
     run: Run
     data: Any
@@ -195,7 +202,7 @@ class PreparedRun(NamedTuple):
 
 
 def _for_all(group: ProcessGroup, make: Callable[[], PreparedRun]) -> PreparedRun:
-    """Prepare a run in the first process, then open it in the other processes."""
+    """Call `make` in the first process, to prepare a run; then open the run in the other processes."""
     if group.is_first:
         ready = make()
         group.once(lambda: ready.run.folder)
@@ -208,7 +215,7 @@ def _open(run: Run) -> PreparedRun:
 
 
 def _make(job: TrainingJob, folder: Path) -> PreparedRun:
-    """Make a new run, or reopen the run that this torchrun launch made before its restart."""
+    """Make a new run in `folder`, or reopen the run that is there if this torchrun launch made it before a restart."""
     if _made_by_this_launch(job, folder):
         run = Run(folder)
         if run.card and not (folder / PREPARING).is_file():
@@ -236,7 +243,10 @@ def _make(job: TrainingJob, folder: Path) -> PreparedRun:
 
 
 def _prepare(run: Run, job: TrainingJob) -> TrainingJob:
-    """Write vocabularies and encoded data into the run. Returns the job, maybe with another planned vocabulary size."""
+    """Write recipe, vocabularies and encoded data into the run, and return the job.
+
+    If the planned vocabulary size does not fit the data, the returned job has another one.
+    """
     name = "tokenizer.vocab_size"
     for attempt in range(MOST_SIZES + 1):
         try:
@@ -258,7 +268,10 @@ def _prepare(run: Run, job: TrainingJob) -> TrainingJob:
 
 
 def _made_by_this_launch(job: TrainingJob, folder: Path) -> bool:
-    """Whether an earlier start of this torchrun launch made the folder for this job; planned settings may differ."""
+    """Whether this torchrun launch made the run in `folder` for the same job, before it restarted the processes.
+
+    The settings of the run must be equal to those of the job, except settings that the plan chose.
+    """
     launch, mark = _launch(), folder / LAUNCH
     if not launch or not mark.is_file() or mark.read_text(encoding="utf-8") != launch:
         return False
@@ -276,20 +289,23 @@ def _made_by_this_launch(job: TrainingJob, folder: Path) -> bool:
 
 
 def _launch() -> str:
-    """The name of the torchrun launch or, if it has no name, its host and process id. Empty without torchrun."""
+    """An identifier of the torchrun launch: its --rdzv-id, otherwise host and process id of torchrun; "" without it."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "")
     return f"none {platform.node()} {os.getppid()}" if name == "none" else name
 
 
 def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
-    """Continue a run. `overrides` may change settings of [train] and [search], e.g. "train.max_steps=9000"."""
+    """Continue the training of a run from its last checkpoint.
+
+    `overrides` may change settings of [train] and [search], e.g. "train.max_steps=9000".
+    """
     changed = list(overrides)
     with this_group() as group:
         run = Run.open(folder)
         for override in changed:
             if not override.strip().startswith(("train.", "search.")):
                 raise SettingsError(
-                    f"--set {override}: only train. and search. settings can change in a run that exists"
+                    f"--set {override}: an existing run can only change settings of [train] and [search]"
                 )
         if lacking := group.once(lambda: _no_checkpoint(run)):
             raise RunError(f'{run.folder}: {lacking}; "regard finetune" continues from its weights')
@@ -307,7 +323,10 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
 
 
 def _no_checkpoint(run: Run) -> str:
-    """The reason why a run cannot continue; empty if it has a checkpoint, or stopped before the first one."""
+    """The reason, for the error message, why the training of a run cannot continue; "" if it can.
+
+    It can continue from a checkpoint, or from the start if it stopped before the first checkpoint.
+    """
     if has_checkpoint(run.folder / "checkpoints"):
         return ""
     if "imported" in run.card:
@@ -316,14 +335,14 @@ def _no_checkpoint(run: Run) -> str:
 
 
 def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
-    """Open a run with changed settings, to continue its training."""
+    """Open a run to continue its training. `changed`: settings to change, such as "train.max_steps=9000"."""
     with run.locked():
         before, recipe = run.recipe, make_recipe(with_overrides(to_table(run.recipe), changed))
         # The order of the data, the state of the optimizer, the best score and averages depend on these settings.
         for name in ("seed", "optimizer", "metric", "ema_decay", "average_checkpoints"):
             if getattr(recipe.train, name) != getattr(before.train, name):
                 raise SettingsError(
-                    f'train.{name} cannot change in a run that exists; "regard finetune" makes a new run'
+                    f'train.{name} cannot change in an existing run; use "regard finetune" to start a new run from it'
                 )
         if recipe != before:
             check(recipe)
@@ -331,14 +350,15 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
         if end != before.train.max_steps and end <= made:
             raise SettingsError(f"train.max_steps={end}: {run.folder} has made {made:,} steps; give a larger number")
         if not run.card:
-            raise RunError(f"{run.folder}: was stopped while its data was prepared; remove it and train again")
+            raise RunError(f"{run.folder}: was stopped while its data was prepared; remove the folder and train again")
         if not (run.folder / "store").is_dir():
             # The data is read again. If it changed, held-out examples could become training examples.
             known = {(one["source"], one["target"]): one["sha256"] for one in run.card.get("data", ())}
             for corpus in (*before.data.train, *before.data.valid, *before.data.test):
                 if content_hash(corpus) != known.get((corpus.source, corpus.target)):
                     raise RunError(
-                        f'{corpus.source}: has changed since {run.folder} was trained; "regard finetune" trains on it'
+                        f"{corpus.source}: has changed since {run.folder} was trained, which cannot continue; "
+                        f'use "regard finetune" to train on the new file'
                     )
         if recipe != before:
             run.write_recipe(recipe)
@@ -346,7 +366,7 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
 
 
 def log_result(run: Run) -> None:
-    """Log the scores of a finished run, its folder, and the command that uses it."""
+    """Log the scores of a finished run, its folder, and the command line to use it, e.g. "regard translate FOLDER"."""
     for part, scores in run.card.get("scores", {}).items():
         log(f"{part}: {training_of(run.recipe.data.task).result_line(scores)}")
     command = tasks.find(run.recipe.data.task).command
@@ -360,7 +380,10 @@ def log(message: str) -> None:
 
 
 def _first_model(run: Run) -> Network:
-    """The model before the first step. If there is a checkpoint, the trainer loads its weights later."""
+    """The initial model of a run: the weights of the base run in fine-tuning, otherwise random weights.
+
+    If there is a checkpoint, the trainer loads its weights later.
+    """
     device = choose_device(run.recipe.train, this_group().local_rank)
     if run.card.get("base") and not has_checkpoint(run.folder / "checkpoints"):
         return run.load_network().requires_grad_(True).to(device)
@@ -397,7 +420,7 @@ def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
 
 
 def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
-    """Tune and score the trained model, write card.json and report.html, and remove the encoded data (store/)."""
+    """Complete a run after training: tune and score the model, write card.json and report.html, remove store/."""
     training = training_of(run.recipe.data.task)
     run.write_held_out(training.held_out(data))
     tuned = training.tune(run, data, log)
@@ -417,7 +440,7 @@ def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
 
 
 def first_card(job: TrainingJob, data: Any) -> dict[str, Any]:
-    """The content of card.json before the first step."""
+    """The content of card.json when training starts: date, task, data files with checksums, plan, versions."""
     recipe = job.recipe
     return {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

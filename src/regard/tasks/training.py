@@ -45,23 +45,23 @@ HELD_OUT_EXAMPLES = 200
 
 
 class Examples(Protocol):
-    """The training data, read but not yet prepared."""
+    """Interface of the examples that `Training.read` returns: training and held-out data, not yet tokenized."""
 
     def __len__(self) -> int: ...
 
     def describe(self) -> str:
-        """One line with the number of examples in each part."""
+        """A line for the log with the numbers of training, validation and test examples."""
 
 
 class Trainable(TrainUnit, Protocol):
-    """A `TrainUnit` that can also make its largest batch, for the memory check before training."""
+    """A `TrainUnit` that can also return its largest batch, for the memory check before training."""
 
     def largest(self) -> Any:
-        """The batch that takes the most memory."""
+        """Return the training batch that needs the most memory."""
 
 
 class Workload(NamedTuple):
-    """Amount of computation in an epoch, for the estimate of time and memory."""
+    """Amount of computation in one epoch, from which training time and memory are estimated."""
 
     amounts: Mapping[str, float]
     """Number of units of computation in an epoch, by the name of the unit, e.g. "token" (see `Network.examples`)."""
@@ -74,7 +74,7 @@ class Workload(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """Scores of a held-out part, and the answers of the model, for the report."""
+    """Scores of a model on the validation or test examples, and its outputs (`answers`), which the report shows."""
 
     scores: Json
     answers: Any = None
@@ -85,7 +85,7 @@ DataOf = TypeVar("DataOf")
 
 
 class Training(ABC, Generic[ExamplesOf, DataOf]):
-    """Training for one task.
+    """Base class of the training of a task: the steps of training that differ between tasks.
 
     `ExamplesOf` is the type that `read` returns, `DataOf` the type that `open_data` returns. `DataOf` must have the
     attributes `train`, `valid` and `test`.
@@ -96,21 +96,21 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     @abstractmethod
     def read(self, recipe: Recipe) -> ExamplesOf:
-        """Read the files and hold out the validation and test parts."""
+        """Read the files of [data], and hold out validation and test examples."""
 
     @abstractmethod
     def plan(self, examples: ExamplesOf, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
-        """Choose the settings that are not in `given`. `where` names the origin of the settings in error messages."""
+        """Choose the settings that the user has not `given`. `where`: file of the settings, for error messages."""
 
     @abstractmethod
     def workload(self, recipe: Recipe, examples: ExamplesOf) -> Workload:
-        """The amount of computation in an epoch."""
+        """Estimate the amount of computation in one epoch."""
 
     @abstractmethod
     def prepare(self, run: Run, recipe: Recipe, examples: ExamplesOf, log: Log, base: Run | None) -> None:
-        """Write vocabularies (those of the run `base`, if given) and the encoded data into the run.
+        """Write vocabularies and encoded data into the run, and the sizes that the network's constructor needs.
 
-        Also writes the sizes that the constructor of the network needs, e.g. of the vocabulary.
+        In fine-tuning, `base` is the run that is fine-tuned, whose vocabularies are copied.
         """
 
     @abstractmethod
@@ -119,36 +119,39 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     @abstractmethod
     def train_unit(self, recipe: Recipe, data: DataOf, model: Network, group: ProcessGroup | None = None) -> Trainable:
-        """Batches, loss and validation for the training loop. Usually a class, e.g. `train_unit = TagTrainUnit`."""
+        """Return the `TrainUnit`: batches, loss and validation. Usually a class, e.g. `train_unit = TagTrainUnit`."""
 
     @abstractmethod
     def expected_initial_loss(self, recipe: Recipe, data: DataOf) -> float:
-        """The approximate loss of an untrained model. If the loss is far higher, training has diverged."""
+        """Approximate loss of an untrained model. A training loss that is far higher means that training diverged."""
 
     @abstractmethod
     def card(self, recipe: Recipe, data: DataOf, base: Run | None) -> Json:
-        """Entries of card.json about the data."""
+        """Entries of card.json about the data. In fine-tuning, `base` is the run that is fine-tuned."""
 
     # Most tasks do not override the methods below.
 
     def sizes(self, recipe: Recipe, examples: ExamplesOf) -> Mapping[str, int]:
-        """Expected sizes, e.g. of the vocabulary, that the constructor of the network needs, for the estimate."""
+        """Sizes for the network's constructor, e.g. of the vocabulary, as expected before the data is prepared.
+
+        Used to estimate the number of parameters.
+        """
         return {"vocabulary": recipe.tokenizer.vocab_size}
 
     def result_line(self, scores: Json) -> str:
         return self.result.format(**scores)
 
     def check(self, recipe: Recipe) -> None:
-        """Raise an error if settings do not fit together. `tasks.train.check` makes the checks that all tasks share."""
+        """Raise an error if settings of this task contradict each other. `tasks.train.check` has the general checks."""
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
-        """Notes that the user sees before training starts."""
+        """Remarks about the settings, shown to the user before training starts."""
         return ()
 
     def tune(self, run: Run, data: DataOf, log: Log) -> Json | None:
-        """Tune settings on the validation part and write them into the recipe.
+        """After training, tune settings (e.g. a threshold) on the validation examples, and write them into the recipe.
 
-        Returns the values that card.json records as tuned, or None if the task tunes nothing.
+        Returns the tuned values for card.json, or None if the task tunes nothing.
         """
         return None
 
@@ -157,15 +160,15 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
         return tasks.load(run)
 
     def held_out(self, data: Any) -> Sequence[Any]:
-        """Held-out examples that stay in the run, as JSON objects: test or, if there are none, validation examples."""
+        """Held-out examples to store in the finished run, as JSON objects: test or else validation examples."""
         return [one._asdict() for one in (data.test or data.valid)[:HELD_OUT_EXAMPLES]]
 
     def score(self, predictor: Any, examples: Any) -> Scored:
-        """Score the answers of the predictor to a held-out part."""
+        """Score the predictor on `examples`, the validation or test examples."""
         return Scored(predictor.score(examples).as_dict())
 
     def complete(self, run: Run, data: DataOf) -> None:
-        """Write further files of a finished run."""
+        """Write further files into a finished run; most tasks have none."""
 
     def folder(self, recipe: Recipe) -> Path:
         """The default run folder, named after the training file and the architecture."""
@@ -173,7 +176,7 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
         return Path("runs") / (f"{name}-{recipe.model.arch}" if name else recipe.model.arch)
 
     def estimate(self, recipe: Recipe, examples: ExamplesOf, machine: Machine) -> Estimate:
-        """Estimated size, memory and time of training on this machine."""
+        """Estimate the number of parameters, and the memory and time of training on this machine."""
         with torch.device("meta"):
             model = models.build(recipe.model, **self.sizes(recipe, examples))
         train, work = recipe.train, self.workload(recipe, examples)

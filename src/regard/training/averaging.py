@@ -17,7 +17,7 @@ from regard.training.device import scatter
 
 
 class WeightAverage:
-    """Base class of weight averages; it does not average.
+    """Base class of weight averages, used as it is when averaging is off.
 
     `live`: the weights of the model; `shadow`: their average, here the same tensors.
     """

@@ -339,7 +339,7 @@ class Trainer:
         self._log(f"{problem} at step {failed}: back to {self.progress.step}, learning rate x {now.rate_factor:g}")
 
     def save(self, folder: Path | None = None, kept: int = checkpoint.KEPT) -> bool:
-        """Write a checkpoint and keep the newest `kept`; if a number is not finite, write nothing and return False."""
+        """Write a checkpoint and keep the newest `kept`; if a weight or moment is not finite, only return False."""
         tensors = self.state.tensors()
         if not self.state.all_finite(tensors):
             return False

@@ -215,7 +215,10 @@ def test_info_shows_the_scores(folder, capsys):
         (["inspect", "{run}", " "], "there is no text to inspect"),
         (["classify", "{run}", "{data}.none"], "no such file"),
         (["classify", "{run}", "-", "--score"], "--score needs a file of labeled documents"),
-        (["resume", "{run}", "--set", "model.width=9"], "can change in a run that exists"),
+        (
+            ["resume", "{run}", "--set", "model.width=9"],
+            "an existing run can only change settings of [train] and [search]",
+        ),
     ],
 )
 def test_what_does_not_fit_is_one_line(folder, capsys, arguments, message):
@@ -255,7 +258,7 @@ def test_bad_data_is_one_line_and_leaves_nothing(tmp_path, capsys, case):
     ("setting", "message"),
     [
         ("model.arch=transformer-tiny", 'is not for data.task = "classify"; choose from han, transformer-classifier'),
-        ("train.metric=bleu", 'is no score of "classify"'),
+        ("train.metric=bleu", 'is not a metric of data.task = "classify"'),
         ("train.r_drop=1.0", "is not supported"),
         ("train.fsdp=true", "is not supported"),
         ("classify.multi_label=3", "must be true or false"),

@@ -112,7 +112,7 @@ def test_settings_of_the_moment(faq, monkeypatch, capsys):
     sets = ["--set", "retrieve.threshold=0.9", "--set", "retrieve.fallback_text=No idea."]
     assert ask(monkeypatch, capsys, faq, "can I pay with a zebra?\n", *sets) == ["No idea."]
     assert "at least 0 and at most 1" in refused(capsys, "chat", faq, "--set", "retrieve.threshold=2")
-    assert "name one with --fallback" in refused(capsys, "chat", faq, "--beam", "3")
+    assert "takes no --ensemble and no search settings" in refused(capsys, "chat", faq, "--beam", "3")
     assert "retrieve.threshhold" in refused(capsys, "chat", faq, "--set", "retrieve.threshhold=1")
     assert "has no encoder" in refused(capsys, "chat", faq, "--set", "retrieve.method=hybrid")
 

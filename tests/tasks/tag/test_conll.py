@@ -72,7 +72,7 @@ BAD = {
     "CoNLL-U of spaces": ("a.conllu", "1 He he PRON\n", "a.conllu:1: 1 columns between tabs, but CoNLL-U has 10"),
     "broken JSON": ("a.jsonl", "{\n", "a.jsonl:1: broken JSON"),
     "no object": ("a.jsonl", "[]\n", 'a line is an object with "tokens" and "tags"'),
-    "no tags": ("a.jsonl", '{"tokens": ["a"]}\n', 'no list of texts under "tags"'),
+    "no tags": ("a.jsonl", '{"tokens": ["a"]}\n', '"tags" is not a list of non-empty texts'),
     "not as many": ("a.jsonl", '{"tokens": ["a"], "tags": []}\n', "1 tokens, but 0 tags"),
     "another kind of file": ("a.parquet", "x", "not a file of labeled words"),
 }
@@ -182,7 +182,7 @@ def test_words_of_json_lines_need_no_labels(tmp_path):
     path.write_text('{"tokens": ["He", "waits"]}\n\n{"tokens": ["So"], "tags": ["O"]}\n')
     assert list(read_words(path)) == [("He", "waits"), ("So",)]
     path.write_text('{"text": "He waits"}\n')
-    with pytest.raises(CorpusError, match='no list of texts under "tokens"'):
+    with pytest.raises(CorpusError, match='"tokens" is not a list of non-empty texts'):
         list(read_words(path))
 
 
@@ -209,5 +209,5 @@ def test_a_word_may_be_a_no_break_space(tmp_path):
     assert found == sentence
     assert read(tmp_path / "a.jsonl", json.dumps(sentence._asdict()) + "\n") == [sentence]
     assert read(tmp_path / "b.conll", "\n".join(write_conll([sentence])) + "\n") == [sentence]
-    with pytest.raises(CorpusError, match="no list of texts"):
+    with pytest.raises(CorpusError, match="not a list of non-empty texts"):
         read(tmp_path / "b.jsonl", '{"tokens": ["a", " "], "tags": ["O", "O"]}\n')

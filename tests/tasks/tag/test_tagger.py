@@ -364,7 +364,7 @@ def test_bad_data_is_one_line_and_leaves_nothing(tmp_path, capsys, case):
     ("setting", "message"),
     [
         ("model.arch=transformer-tiny", 'is not for data.task = "tag"; choose from bigru-crf, transformer-crf'),
-        ("train.metric=bleu", 'is no score of "tag"; choose from accuracy, f1, loss'),
+        ("train.metric=bleu", 'is not a metric of data.task = "tag"; choose from accuracy, f1, loss'),
         ("train.r_drop=1.0", "is not supported"),
         ("tokenizer.kind=bpe tokenizer.subword_regularization=0.1", "is not supported"),
         ("tag.scheme=XY", "cannot be"),

@@ -54,7 +54,7 @@ def test_every_architecture_with_attention_aligns(arch):
 
 
 def test_without_attention_it_is_told():
-    with pytest.raises(SettingsError, match="without attention to the source cannot align"):
+    with pytest.raises(SettingsError, match="without cross-attention cannot align"):
         translator("seq2seq-lstm").translate(TEXTS, align=True)
 
 

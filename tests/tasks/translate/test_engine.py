@@ -161,7 +161,7 @@ def test_what_would_lose_text_or_mean_nothing_is_refused(run, tmp_path, capsys):
         ("--out", str(source)): "is the file to translate",
         ("--out", str(tmp_path / "." / "in.en")): "is the file to translate",
         ("--top-k", "5"): "--top-k is for sampling: add --sample",
-        ("--engine", "torch", "--quantization", "int8"): "--quantization is for CTranslate2",
+        ("--engine", "torch", "--quantization", "int8"): "--quantization is for --engine ctranslate2",
     }
     for more, message in bad.items():
         assert main([*start, *more]) == 2
@@ -231,7 +231,7 @@ def test_a_folder_that_cannot_be_written_is_left_to_torch(tmp_path, capsys, monk
     start = ["translate", str(run.folder), str(tmp_path / "in.en")]
     assert main([*start, "--engine", "torch"]) == 0
     expected = capsys.readouterr().out
-    said = f"{run.folder}/ctranslate2-int8: cannot be written (no permission)"
+    said = f"{run.folder}/ctranslate2-int8: the model converted for CTranslate2 cannot be written (no permission)"
     with monkeypatch.context() as patch:
         patch.setattr("regard.tasks.translate.engine.os.access", lambda path, mode: False)
         assert main(start) == 0

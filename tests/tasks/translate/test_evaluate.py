@@ -298,9 +298,10 @@ def test_a_run_in_a_folder_that_cannot_be_written_is_evaluated_with_torch(evalua
     monkeypatch.setattr("regard.tasks.translate.engine.os.access", lambda path, mode: False)
     code, out, err = evaluate("a", "--engine", "auto", "--json", "--beam", "1")
     assert (code, json.loads(out)["made"]["engine"]) == (0, "PyTorch, float32")
-    assert err == "a/ctranslate2-int8: cannot be written (no permission); translating with torch\n"
+    problem = "a/ctranslate2-int8: the model converted for CTranslate2 cannot be written (no permission)"
+    assert err == f"{problem}; translating with torch\n"
     code, _, err = evaluate("a", "--engine", "ctranslate2")
-    assert (code, err) == (2, "regard: a/ctranslate2-int8: cannot be written (no permission)\n")
+    assert (code, err) == (2, f"regard: {problem}\n")
 
 
 def test_a_file_against_a_run_in_plain_lines_and_as_a_page(evaluate, folder):
@@ -338,17 +339,17 @@ def test_on_a_terminal_the_words_amiss_stand_out(evaluate, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["short.it"], "short.it:7: ends here with 7 lines, but t.en has 60; the two must match line by line"),
-        (["a", "--compare-with", "short.it"], "short.it:7: ends here with 7 lines"),
+        (["short.it"], "short.it:7: the file ends after 7 lines, but t.en has 60; the two must match line by line"),
+        (["a", "--compare-with", "short.it"], "short.it:7: the file ends after 7 lines"),
         (["empty.it"], "empty.it: the file is empty"),
-        (["a", "--compare-with", "./a"], "--compare-with ./a: the same as a; give another run or file"),
+        (["a", "--compare-with", "./a"], "--compare-with ./a: this is the same as a; give another run or file"),
         (["bad.it", "--compare-with", "bad.it"], "the same as bad.it"),
         (["goof.it"], 'goof.it: there is no such run folder; did you mean "good.it"?'),
-        (["good.it", "--beam", "3"], "search settings are for runs"),
-        (["good.it", "--ensemble", "a", "--compare-with", "b"], "an ensemble needs runs"),
+        (["good.it", "--beam", "3"], "search settings are only for runs"),
+        (["good.it", "--ensemble", "a", "--compare-with", "b"], "--ensemble: good.it is a file of translations"),
         (["good.it", "--page", "t.it"], "--page t.it: give the name of an HTML file, e.g. t.html"),
         (["good.it", "--page", "no/t.html"], "there is no folder no"),
-        (["good.it", "--examples", "-1"], "--examples must not be negative"),
+        (["good.it", "--examples", "-1"], "--examples must be 0 or more, not -1"),
     ],
 )
 def test_bad_input_is_told_in_one_line(evaluate, folder, words, message):

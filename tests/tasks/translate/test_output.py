@@ -74,7 +74,7 @@ def test_a_file_is_there_only_when_it_is_whole(tmp_path):
     assert not path.exists()
     with (tmp_path / "out.de.part").open("a") as file:
         file.write("dr")  # cut off by a kill
-    with pytest.raises(SettingsError, match="add --resume"):
+    with pytest.raises(SettingsError, match="continue it with --resume"):
         TranslationFile(path, {"a": 1}, resume=False)
     with pytest.raises(SettingsError, match="another file, run or setting"):
         TranslationFile(path, {"a": 2}, resume=True)
@@ -94,11 +94,14 @@ def test_a_pipe_is_gone_on_with_where_it_begins_as_before(tmp_path):
         output.write(chunk)
         output.remember(chunk)
         output.write(["three"])  # killed before it was noted
-    with TranslationFile(path, {"file": "-"}, resume=True) as other, pytest.raises(SettingsError, match="another text"):
+    with (
+        TranslationFile(path, {"file": "-"}, resume=True) as other,
+        pytest.raises(SettingsError, match="another input"),
+    ):
         other.rest_of_pipe(["one", "zwei", "three", "four"])
     with (
         TranslationFile(path, {"file": "-"}, resume=True) as shorter,
-        pytest.raises(SettingsError, match="another text"),
+        pytest.raises(SettingsError, match="another input"),
     ):
         shorter.rest_of_pipe(["one"])
     with TranslationFile(path, {"file": "-"}, resume=True) as again:
@@ -116,7 +119,9 @@ def test_a_pipe_is_gone_on_with_where_it_begins_as_before(tmp_path):
 def test_a_note_that_a_power_cut_has_emptied_is_told(tmp_path, note):
     (tmp_path / "out.de.part").write_text("eins\n")
     (tmp_path / "out.de.part.json").write_bytes(note)
-    with pytest.raises(SettingsError, match=r"out\.de\.part\.json: damaged; remove it and .*out\.de\.part, and start"):
+    with pytest.raises(
+        SettingsError, match=r"out\.de\.part\.json: damaged; remove it and .*out\.de\.part, and translate"
+    ):
         TranslationFile(tmp_path / "out.de", {"a": 1}, resume=True)
     assert (tmp_path / "out.de.part").read_text() == "eins\n"
 

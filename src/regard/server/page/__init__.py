@@ -19,7 +19,7 @@ POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancesto
 
 
 class Asset(NamedTuple):
-    """One file of the page."""
+    """One file of the web page: its content, media type and ETag."""
 
     body: bytes
     media_type: str
@@ -28,7 +28,7 @@ class Asset(NamedTuple):
 
 
 def read_assets() -> dict[str, Asset]:
-    """All files by address: index.html has the address "/", every other file "/page/PATH"."""
+    """All files of the web page by URL path: index.html has the path "/", every other file "/page/NAME"."""
     found: dict[str, Asset] = {}
     for package in ("regard.pages", __name__):
         folder = Path(str(files(package)))
@@ -45,7 +45,7 @@ def read_assets() -> dict[str, Asset]:
 
 
 def page_routes() -> APIRouter:
-    """The routes of the page. They are not part of the API description."""
+    """Routes that serve the files of the web page. They are not part of the API description."""
     router = APIRouter(include_in_schema=False)
 
     def add(address: str, asset: Asset) -> None:

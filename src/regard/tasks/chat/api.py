@@ -15,7 +15,7 @@ BATCH_SIZE = 1
 
 
 class Request(ConversationRequest):
-    """Reply to a conversation."""
+    """Request for the next reply in a conversation, given its `turns` so far, oldest first."""
 
 
 def answer(chatbot: Chatbot, requests: Sequence[Request]) -> list[dict[str, Any]]:

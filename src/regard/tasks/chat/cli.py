@@ -62,9 +62,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
-    """Open a knowledge base and, if given, the --fallback run. Search settings in --set are for the fallback run."""
+    """Open the knowledge base `opened` and the chat model of --fallback, if given; only the latter uses [search]."""
     if options.top < 0:
-        raise SettingsError("--top must not be negative")
+        raise SettingsError(f"--top must be 0 or more matches, not {options.top}")
     task = find(opened.recipe.data.task)
     own = [override for override in options.set if override.strip().startswith(f"{task.name}.")]
     options.set = [override for override in options.set if override not in own]
@@ -74,7 +74,9 @@ def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
     other = Run.open(options.fallback).require("chat") if options.fallback else None
     search = search_settings(options, *([other.recipe.search] if other else []))
     if (search or options.ensemble) and not other:
-        raise SettingsError("search settings and --ensemble need a chat model: name one with --fallback")
+        raise SettingsError(
+            "a knowledge base takes no --ensemble and no search settings; name a chat run: --fallback RUN"
+        )
     if options.top:
         settings["matches"] = max(options.top, settings.get("matches", opened.recipe.task.matches))
     knowledge = part(task.name, task.module).load(opened.folder, **settings)
@@ -84,16 +86,20 @@ def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
 
 @dataclass
 class Conversation:
-    """The turns so far, and the predictors that reply. With both, the model replies if `knowledge` has no answer."""
+    """The turns so far, and what replies to them: a knowledge base, a chat model, or both.
+
+    With both, the model replies if the knowledge base has no answer.
+    """
 
     knowledge: Any
     """A predictor with `reply(turns)`, whose result has `answered`, `text` and `matches`; or None."""
     model: Any
     """A predictor with `reply(turns, **search)` and `stream(turns, **search)`; or None."""
     search: dict[str, Any]
+    """Search settings given on the command line, by name."""
     explain: bool = False
     top: int = 0
-    """Number of matches to show."""
+    """Number of matches of the knowledge base to show."""
     turns: list[str] = field(default_factory=list)
     found: Any = None
     """The last reply of the knowledge base."""
@@ -106,7 +112,7 @@ class Conversation:
         self.turns = [*self.turns, reply]
 
     def reply(self, said: str) -> str:
-        """Add the user's turn `said` and return the reply, on one line."""
+        """Add the user's turn `said` and its reply to the conversation; return the reply, on one line."""
         if self._add(said):
             reply = " ".join(self.found.text.split())
         else:
@@ -115,9 +121,10 @@ class Conversation:
         return reply
 
     def details(self, said: str) -> dict[str, Any]:
-        """Add the user's turn `said`; return the reply as JSON data: text, scores, matches, and weights if `explain`.
+        """Add the user's turn `said` and its reply to the conversation; return the reply with details, for --json.
 
-        If there are a knowledge base and a model, "by" says which of the two replied.
+        A model gives text and scores, a knowledge base text and matches; with --explain, weights of words are added.
+        If there are both, the field "by" says which of the two replied.
         """
         is_found = self._add(said)
         facts: dict[str, Any] = {}
@@ -137,7 +144,7 @@ class Conversation:
         return facts
 
     def show(self) -> None:
-        """Print the explanation of the last reply (--explain), and the best matches with their scores (--top)."""
+        """Print details of the last reply: weights of words (with --explain), best matches with scores (with --top)."""
         *turns, reply = self.turns
         if not self.knowledge:
             if self.explain and reply:
@@ -159,7 +166,7 @@ class Conversation:
             screen.print(Text(f"  {match.score:.3f}  {match.question}  ({scores})", style=QUIET), soft_wrap=True)
 
     def _add(self, said: str) -> bool:
-        """Add the user's turn `said`. Returns True if the knowledge base replies, False if the model must reply."""
+        """Add the user's turn `said` and look it up in the knowledge base. Returns True if `found` is the reply."""
         longest = 1 + max(predictor.turns for predictor in (self.knowledge, self.model) if predictor)
         self.turns = [*self.turns, said][-longest:]
         self.found = self.knowledge.reply(self.turns) if self.knowledge else None
@@ -183,7 +190,7 @@ def talk(conversation: Conversation) -> None:
 
 
 def answer_lines(conversation: Conversation, lines: Iterable[str], *, as_json: bool) -> None:
-    """Print one reply per line. An empty line starts another conversation, and an empty line is printed for it."""
+    """Print a reply to each of `lines`, the user's turns. An empty line starts a new conversation and is printed."""
     for line in lines:
         if not line.strip():
             conversation.turns.clear()
@@ -196,7 +203,7 @@ def answer_lines(conversation: Conversation, lines: Iterable[str], *, as_json: b
 
 
 def _read_turn() -> str:
-    """A line from the terminal; "/quit" at the end of the input."""
+    """Read a line from the terminal. Returns "/quit" at the end of the input (Ctrl-D)."""
     try:
         return input("> ").strip()
     except EOFError:

@@ -30,14 +30,14 @@ _LITERAL = re.compile(re.escape(TURN), re.IGNORECASE)
 
 
 class Dialogue(NamedTuple):
-    """The turns of a conversation, and the indices of the turns that the model learns as replies."""
+    """The turns of a conversation, and the indices of the turns that the model learns to generate."""
 
     turns: tuple[str, ...]
     replies: tuple[int, ...]
 
 
 def join_turns(turns: Sequence[str]) -> str:
-    """Join turns to one text, separated by the token `TURN`. Empty turns are left out; see also `escape_turn`."""
+    """Join turns to one text, with the token `TURN` between them, without empty turns. Escapes `TURN` in the turns."""
     return f"{TURN} ".join(clean for turn in turns if (clean := escape_turn(turn)))
 
 
@@ -46,17 +46,20 @@ def split_turns(context: str) -> list[str]:
 
 
 def readable(context: str) -> str:
-    """A context (turns joined by `TURN`) for display, with " / " between its turns."""
+    """Replace the token `TURN` between the turns of a context by " / ", for display."""
     return " / ".join(split_turns(context))
 
 
 def escape_turn(text: str) -> str:
-    """The text on one line, with "<turn >" for "<turn>" (in any case), so that it is not read as the token `TURN`."""
+    """Put a text on one line, and replace "<turn>" by "<turn >" so that users cannot write the token `TURN`."""
     return " ".join(_LITERAL.sub(lambda found: f"{found[0][:-1]} >", text).split())
 
 
 def fit(context: str, size: Callable[[str], int], most: int) -> str:
-    """Shorten a context to `most` tokens, counted by `size`: drop the oldest turns, then the start of the last turn."""
+    """Shorten a context to at most `most` tokens. `size` counts the tokens of a text.
+
+    The oldest turns are dropped first. If the last turn alone is too long, its start is dropped too.
+    """
     if len(context.encode()) < most:  # each token has at least one byte, except one space marker
         return context
     turns = split_turns(context)
@@ -72,13 +75,13 @@ def fit(context: str, size: Callable[[str], int], most: int) -> str:
 
 
 def make_pairs(dialogue: Dialogue, most: int) -> Iterator[Pair]:
-    """Yield a pair for each reply of a dialogue: the context (at most `most` turns before the reply) and the reply."""
+    """Yield (context, reply) for each reply of a dialogue. The context is the `most` turns before it, or fewer."""
     for place in dialogue.replies:
         yield Pair(join_turns(dialogue.turns[max(0, place - most) : place]), escape_turn(dialogue.turns[place]))
 
 
 def read_dialogues(corpus: Corpus) -> Iterator[Dialogue]:
-    """Yield the conversations of a corpus, without conversations that have no reply to learn."""
+    """Read the conversations of a file or built-in corpus. A conversation without a reply is left out."""
     path = single_file(corpus, "the turns of all speakers")
     if corpus_of(corpus.source) == "smalltalk":  # every second turn is a reply of the assistant
         found = read_conversations(part_of(corpus.source))
@@ -104,11 +107,14 @@ def _from_record(record: Any, path: Path, number: int) -> Dialogue:
 
 
 def _from_messages(messages: list[Any], path: Path, number: int) -> Dialogue:
-    """Join consecutive messages of one role to a turn; ignore system messages. Turns of the assistant are replies."""
+    """Make a dialogue of chat messages (objects with "role" and "content") from line `number` of the file `path`.
+
+    System messages are ignored. Consecutive messages of one role become one turn; turns of the assistant are replies.
+    """
     said: list[tuple[str, str]] = []
     for message in messages:
         if not (isinstance(message, dict) and isinstance(message.get("role"), str)):
-            raise CorpusError(path, 'a message must be an object with "role" and "content"', line=number)
+            raise CorpusError(path, 'each of "messages" must be an object with "role" and "content"', line=number)
         text = _text(message.get("content"), path, number)
         if message["role"] != "system" and text:
             said.append((message["role"], text))
@@ -119,11 +125,12 @@ def _from_messages(messages: list[Any], path: Path, number: int) -> Dialogue:
 
 def _text(turn: Any, path: Path, number: int) -> str:
     if not isinstance(turn, str):
-        raise CorpusError(path, f"{json.dumps(turn)[:40]} is not a turn; a turn must be a string", line=number)
+        shown = json.dumps(turn)[:40]
+        raise CorpusError(path, f'{shown} is not a turn; a turn or "content" must be a string', line=number)
     return turn.strip().encode(errors="replace").decode()  # half a surrogate pair is not a character
 
 
 def _dialogue(turns: Iterable[str]) -> Dialogue:
-    """A dialogue without roles: every turn except the first is a reply."""
+    """Make a dialogue of turns without roles: every turn except the first is a reply. Empty turns are left out."""
     real = tuple(turn for turn in turns if turn)
     return Dialogue(real, tuple(range(1, len(real))))

@@ -24,5 +24,9 @@ def inspect(
     quick: bool = False,
     log: Callable[[str], None] = lambda doing: None,
 ) -> dict[str, Any]:
-    """Return the page data for one reply: `target`, or the model's reply to `said` after the turns of `context`."""
+    """Return the data of the page about one reply: `target` (a text or a file) or, if None, the model's own reply.
+
+    The reply is to `said`, the last turn, after the turns of `context`. `quick` leaves out slow analyses: attribution
+    and the mixing of tokens. `log` receives progress messages.
+    """
     return inspect_translation(run, join_turns([*context, said]), target=target, quick=quick, log=log)

@@ -10,7 +10,7 @@ from regard.config.ranges import CheckedSettings, Count
 
 @dataclass(frozen=True)
 class ChatSettings(CheckedSettings):
-    """Settings of conversations."""
+    """How many turns of a conversation a chat model reads."""
 
     section: ClassVar[str] = "chat"
 

@@ -29,7 +29,7 @@ from regard.training.trainer import Validation
 
 
 class DialogueExamples(PairExamples):
-    """Conversations as pairs of context and reply. All pairs of a conversation are in one part (train, valid, test)."""
+    """Pairs of context and reply. The pairs of a conversation are all in one of training, validation and test part."""
 
     test_has_loss = True
 
@@ -52,12 +52,12 @@ class DialogueExamples(PairExamples):
         return (text for source, target in self.train() for text in (split_turns(source)[-1], target))
 
     def fit_to(self, source: Tokenizer, max_length: int) -> None:
-        """Shorten all contexts that are read later to `max_length` tokens, by dropping their oldest turns."""
+        """From now on, shorten each context to `max_length` tokens, counted by `source`. The oldest turns go first."""
         self._fit = partial(fit, size=lambda text: len(source.encode(text)), most=max_length)
 
     @property
     def smallest(self) -> int:
-        """The minimum size of a held-out part: the number of replies in the longest conversation."""
+        """The number of replies in the longest conversation: that many may be held out, even if above 1/20 of all."""
         return max((len(dialogue.replies) for dialogue in self._dialogues()), default=1)
 
     def _fitted(self, pair: Pair) -> Pair:
@@ -76,7 +76,7 @@ class DialogueExamples(PairExamples):
 
 
 class ChatTrainUnit(TranslateTrainUnit):
-    """Batches and loss as for translation; validation by perplexity, BLEU and diversity of replies."""
+    """Provides batches and loss as for translation, and validates by perplexity, BLEU and diversity of replies."""
 
     def __init__(self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None):
         limit = recipe.data.max_length
@@ -84,7 +84,7 @@ class ChatTrainUnit(TranslateTrainUnit):
         super().__init__(replace(recipe, search=whole), data, model, group)
 
     def validate(self, model: Seq2Seq) -> Validation:
-        """Perplexity of all validation replies; BLEU and diversity of greedy replies to the first contexts."""
+        """Compute perplexity of all validation replies, and BLEU and distinct-n of greedy replies to the first ones."""
         loss, texts = self.valid_loss(model), self.generate(model)
         references = [pair.target for pair in self.shown]
         scores = {"loss": loss, "perplexity": perplexity(loss)} | quick_scores(texts, references) | diversity(texts)
@@ -115,7 +115,7 @@ class ChatTraining(TranslateTraining):
         return {}  # nothing is tuned: no score compares different good replies
 
     def score(self, predictor: Chatbot, examples: Sequence[Pair]) -> Scored:
-        """Perplexity of the reference replies; BLEU, chrF (with signatures) and diversity of the generated replies."""
+        """Compute perplexity of the reference replies, and BLEU, chrF and distinct-n of the generated replies."""
         translator = predictor.translator
         loss = mean_loss(
             translator.model, translator.source, translator.target, examples, max_length=predictor.max_length
@@ -134,12 +134,12 @@ class ChatTraining(TranslateTraining):
         return ()
 
     def folder(self, recipe: Recipe) -> Path:
-        """The default run folder, e.g. runs/hran."""
+        """The default run folder, named after the architecture, e.g. runs/hran."""
         return Path("runs") / recipe.model.arch
 
 
 def distinct(texts: Iterable[str], size: int) -> float:
-    """Share of distinct n-grams among all n-grams of `size` words (Li et al. 2016); low if replies are similar."""
+    """Distinct-n (Li et al. 2016), n = `size`: number of different word n-grams in all texts / number of n-grams."""
     ngrams: list[tuple[str, ...]] = []
     for text in texts:
         words = [word.casefold() for word in word_texts(text)]

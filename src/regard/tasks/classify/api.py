@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Request(TextRequest):
-    """Classify one text or several."""
+    """Assign labels to one text or several, and return the probability of each label."""
 
     explain: bool = Field(False, description="Add the attention weight of each sentence and word.")
 

@@ -27,7 +27,7 @@ from regard.text.words import ShadedSentence, ShadedWord, words
 
 @dataclass(frozen=True)
 class Classification:
-    """The labels of a document with their probabilities."""
+    """The labels that a classifier assigned to a document, and the probabilities of all labels."""
 
     text: str
     label: str
@@ -44,18 +44,18 @@ class Classification:
     """The sentences that were read, with their weights; None if `explain` was false."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields for JSON; `sentences` only if they were explained."""
+        """The fields as JSON data. Without `sentences` if the document was classified with `explain=False`."""
         made = vars(self) | {"labels": list(self.labels)}
         shaded = made.pop("sentences")
         return made if shaded is None else made | {"sentences": [sentence.as_dict() for sentence in shaded]}
 
     def shares(self) -> list[tuple[ShadedWord, float]]:
-        """The words of an explained document, in order, each with its share of the total weight of all words."""
+        """The words of the document in order, each with its share (0 to 1) of the attention; [] without `explain`."""
         return [(word, one.weight * word.weight) for one in self.sentences or () for word in one.words]
 
 
 class Classifier:
-    """A trained model with its tokenizer and labels. `regard.load` makes one from a run folder."""
+    """Classifies documents with a trained model. `regard.load` makes a classifier from a run folder."""
 
     def __init__(self, model: ClassifierModel, tokenizer: Tokenizer, labels: Sequence[str], recipe: Recipe):
         self.model, self.tokenizer, self.labels, self.recipe = model, tokenizer, tuple(labels), recipe
@@ -65,7 +65,7 @@ class Classifier:
         return f"<Classifier: {type(self.model).__name__}, {size:,} parameters, {len(self.labels)} labels>"
 
     def classify(self, texts: str | Sequence[str], *, explain: bool = False) -> list[Classification]:
-        """Label one or more documents. `explain` adds the weights of sentences and words."""
+        """Assign labels to one or more documents. `explain` adds the attention weights of sentences and words."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         settings, results = self.recipe.task, []
         encoded = [encode_document(text, self.tokenizer, settings) for text in texts]
@@ -85,9 +85,9 @@ class Classifier:
         return results
 
     def attribute(self, text: str, label: str = "", method: str = "integrated") -> list[ShadedWord]:
-        """The words that the model read, each with its effect on the log-probability of `label`.
+        """The words that the model read, each with its contribution to the log-probability of `label`.
 
-        Without `label`, the most likely label is used. Negative weights are evidence against the label.
+        Without `label`, the most likely label is used. A word with a negative weight is evidence against the label.
         `analysis/label_attribution.py` describes the methods "gradient", "integrated" and "occlusion".
         """
         settings = self.recipe.task
@@ -103,7 +103,7 @@ class Classifier:
         return [word for sentence in join_pieces(shown, shares) for word in sentence]
 
     def logits(self, texts: Sequence[str]) -> Tensor:
-        """Logits [B documents, L labels]."""
+        """Logits [B texts, L labels] of the model, not divided by the calibration temperature."""
         documents = [encode_document(text, self.tokenizer, self.recipe.task).sentences for text in texts]
         return score_documents(self.model, documents, self.tokenizer.pad, self.recipe)
 
@@ -112,13 +112,13 @@ class Classifier:
         if unknown:
             known = f"{len(self.labels)} labels ({', '.join(self.labels[:8])}{', ...' if len(self.labels) > 8 else ''})"
             problem = f'the label "{unknown[0]}" is unknown to this run, which has {known}'
-            raise RunError(f"{problem}; remove the documents with this label")
+            raise RunError(f"{problem}; correct or remove the documents with this label")
         logits_BL = self.logits([document.text for document in documents])
         return score_logits(logits_BL, documents, self.labels, self.recipe.task)
 
 
 def shade(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> tuple[ShadedSentence, ...]:
-    """Sentences with weights, from `shares`: the weight of each token of the document in the explanation.
+    """Give each sentence of a document, and each word, its weight. `shares`: the weights of all tokens, in order.
 
     The weight of a sentence is the sum over its tokens. The weights of the words of a sentence are scaled to sum to 1.
     """
@@ -132,7 +132,10 @@ def shade(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> tuple[Sh
 
 
 def join_pieces(sentences: Sequence[ShownWindow], shares: Iterable[float]) -> list[list[ShadedWord]]:
-    """Words with weights, for each sentence. `shares`: weights of all tokens; a word has the sum of its tokens."""
+    """Add up the weights of the tokens of each word; returns a list of weighted words for each sentence.
+
+    `shares`: the weights of all tokens of all `sentences`, in order.
+    """
     joined, left = [], iter(shares)
     for text, pieces in sentences:
         found = words(text)
@@ -149,14 +152,14 @@ def join_pieces(sentences: Sequence[ShownWindow], shares: Iterable[float]) -> li
 def load(run: str | Path, *others: str | Path) -> Classifier:
     opened = Run.open(run).require("classify")
     if others:
-        raise RunError(f"{others[0]}: classifiers cannot form an ensemble; give one run")
+        raise RunError(f"{others[0]}: several classifiers cannot be combined to an ensemble; give only one run")
     model = opened.load_network()
     assert isinstance(model, ClassifierModel)
     return Classifier(model, opened.tokenizers[0], opened.labels, opened.recipe)
 
 
 def target_of(documents: Sequence[LabeledDocument], labels: Sequence[str]) -> Tensor:
-    """Targets [B documents, L labels]: 1 for each label of a document, otherwise 0."""
+    """Correct labels as a matrix [B documents, L labels]: 1 if the document has the label, otherwise 0."""
     target_BL = torch.zeros(len(documents), len(labels))
     index = {label: place for place, label in enumerate(labels)}
     for row, document in enumerate(documents):
@@ -172,9 +175,10 @@ def score_documents(
     recipe: Recipe,
     shares: dict[int, list[float]] | None = None,
 ) -> Tensor:
-    """Logits [B documents, L labels], computed in batches of documents of similar length.
+    """Compute the logits [B documents, L labels], in batches of documents of similar length.
 
-    If `shares` is given, it is filled: `shares[i]` gets the weight of each token of document i in the explanation.
+    `documents`: for each document, the token ids of its sentences. `shares`: an empty dict to fill: `shares[i]` becomes
+    the list of the attention weights of all tokens of document i; they sum to 1. None: weights are not recorded.
     """
     device = model.output.weight.device
     logits_BL = torch.zeros(len(documents), model.output.out_features)
@@ -194,7 +198,7 @@ def score_documents(
 def score_logits(
     logits_BL: Tensor, documents: Sequence[LabeledDocument], labels: Sequence[str], settings: ClassifySettings
 ) -> LabelScores:
-    """Compare the labels that the logits predict with the correct labels of the documents."""
+    """Compute accuracy, F1, calibration error etc. of the labels that the logits predict. `labels`: all L names."""
     several = settings.multi_label
     probability_BL = to_probabilities(logits_BL, settings.temperature, several=several).numpy()
     target_BL = target_of(documents, labels).numpy() > 0

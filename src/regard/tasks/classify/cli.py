@@ -41,9 +41,9 @@ def run(options: argparse.Namespace) -> int:
     opened = Run.open(options.run).require("classify")
     labeled = split_suffix(options.file)[0] in (".tsv", ".jsonl", ".csv") and not options.whole_file
     if options.score and not labeled:
-        raise SettingsError(f"--score needs a file of labeled documents: {FORMATS}")
+        raise SettingsError(f"--score needs a file of labeled documents, not {options.file}; the formats are {FORMATS}")
     if options.score and options.explain:
-        raise SettingsError("--score gives scores of all documents together; leave out --explain")
+        raise SettingsError("--score and --explain cannot be used together; leave one of them out")
     if options.score:
         show_scores(load(opened).score(list(read_documents(Corpus(options.file)))), options)
         return 0
@@ -76,7 +76,7 @@ def show_scores(found: LabelScores, options: argparse.Namespace) -> None:
 
 
 def show(results: Iterable[Classification], options: argparse.Namespace) -> None:
-    """Print results as JSON, as shaded text, or as lines of labels, tab, probability."""
+    """Print each result as JSON (--json), shaded text (--explain), or the labels, a tab, and the best probability."""
     for result in results:
         if options.json:
             print(json.dumps(result.as_dict(), ensure_ascii=False))
@@ -88,7 +88,10 @@ def show(results: Iterable[Classification], options: argparse.Namespace) -> None
 
 
 def _texts(options: argparse.Namespace, labeled: bool) -> Iterator[str]:
-    """The documents of the file or of standard input: each line, or with --whole-file all lines together."""
+    """Yield the documents of the input: the texts of a file of labeled documents, if `labeled`; otherwise, each line.
+
+    With --whole-file, all lines together are one document.
+    """
     if labeled:
         yield from (document.text for document in read_documents(Corpus(options.file)))
         return

@@ -51,7 +51,10 @@ def read_documents(corpus: Corpus) -> Iterator[LabeledDocument]:
 
 
 def _read_table(path: Path) -> Iterator[LabeledDocument]:
-    """Read a .tsv or .csv file. In a TSV file without a header, the text may contain tabs."""
+    """Read labeled documents from a .tsv or .csv file with the columns label and text.
+
+    In a TSV file without a header, these are the first column and the rest of the line, which may contain tabs.
+    """
     for number, (label, text) in read_table(path, ("label", "text"), (LABEL_COLUMNS, ("text",)), rest=True):
         if not (name := label.strip()):
             raise CorpusError(path, "no label in this row; add one, or remove the row", line=number)
@@ -59,7 +62,7 @@ def _read_table(path: Path) -> Iterator[LabeledDocument]:
 
 
 def _read_jsonl(path: Path) -> Iterator[LabeledDocument]:
-    """Read JSON lines: objects with "text" and "label". The label is a string, a number, or a list of these."""
+    """Read labeled documents from JSON lines: objects with "text" and "label" (text, number, or list of these)."""
     form = 'a line is an object with "label" and "text"'
     for number, record in read_objects(path, form, text="text"):
         found = [record[key] for key in LABEL_COLUMNS if key in record]
@@ -69,7 +72,8 @@ def _read_jsonl(path: Path) -> Iterator[LabeledDocument]:
         for value in found[0] if isinstance(found[0], list) else [found[0]]:
             label = json.dumps(value) if isinstance(value, int | float) else value  # bool is a subclass of int
             if not isinstance(label, str) or not label.strip():
-                raise CorpusError(path, f"{json.dumps(value)} is not a label; give text or a number", line=number)
+                problem = f"{json.dumps(value)} is not a label; give a string that is not empty, or a number"
+                raise CorpusError(path, problem, line=number)
             labels[label.strip()] = None
         yield LabeledDocument(tuple(labels), record["text"])
 
@@ -78,7 +82,10 @@ def _read_jsonl(path: Path) -> Iterator[LabeledDocument]:
 
 
 def plain(text: str) -> str:
-    """Remove markup: tags such as <br> and <p> become line ends, other tags are deleted, entities become characters."""
+    """Remove HTML markup from a text: tags such as <br> and <p> become line ends, other tags and comments are deleted.
+
+    Entities such as &amp; become characters.
+    """
     if "<" in text:
         text = _BREAK.sub("\n", text)
         # No comment ends after `end`. Searching for the end of each "<!--" would take quadratic time.
@@ -88,7 +95,7 @@ def plain(text: str) -> str:
 
 
 def sentences_of(text: str, settings: ClassifySettings) -> list[str]:
-    """Divide each line of a document into sentences. A sentence without a space, e.g. "Dr.", is joined to the next."""
+    """Divide a document into sentences, by line. A sentence without a space, e.g. "Dr.", is joined to the next one."""
     found: list[str] = []
     for line in (plain(text) if settings.markup == "remove" else text).splitlines():
         joined: list[str] = []
@@ -106,11 +113,12 @@ Window = tuple[int, int, int]
 
 
 def make_windows(lengths: Sequence[int], settings: ClassifySettings) -> tuple[list[Window], int]:
-    """Divide a document into windows; return them, and the number of tokens that are left out.
+    """Choose the windows (sentences, or parts of long sentences) of a document that the model reads.
 
-    `lengths` has the number of tokens of each sentence. A sentence is one window or, if too long, several of about
-    equal length. If the document is too long, windows are taken alternately from the start and from the end
-    (`truncate = "middle"`), or only from the start (`truncate = "end"`).
+    `lengths`: the number of tokens of each sentence. Returns the windows and the number of tokens that are left out. A
+    sentence of more than `sentence_tokens` is divided into windows of about equal length. If the document has more than
+    `max_tokens`, windows are taken alternately from its start and its end (`truncate = "middle"`), or only from its
+    start (`truncate = "end"`).
     """
     windows: list[Window] = []
     for number, length in enumerate(lengths):
@@ -134,7 +142,7 @@ def make_windows(lengths: Sequence[int], settings: ClassifySettings) -> tuple[li
 
 
 class EncodedDocument(NamedTuple):
-    """Token ids of each window (a sentence or a part of one), and the number of tokens that are left out.
+    """The token ids of each window (a sentence, or a part of a long one), and the number of tokens left out.
 
     A document without text has one window with only EOS.
     """
@@ -150,14 +158,14 @@ def encode_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings)
 
 
 class ShownWindow(NamedTuple):
-    """The text of a window (a sentence or a part of one), and its tokens with their positions in this text."""
+    """The text of a window (a sentence, or a part of a long one), and its tokens with their positions in the text."""
 
     text: str
     pieces: list[Piece]
 
 
 def show_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings) -> list[ShownWindow]:
-    """The same windows as `encode_document` returns, but with their texts, for display."""
+    """Divide a document into the windows that the model reads, as `encode_document` does, but keep their texts."""
     sentences = [tokenizer.normalize(sentence) for sentence in sentences_of(text, settings)]
     pieces = [tokenizer.pieces(sentence) for sentence in sentences]
     windows, _ = make_windows([len(found) for found in pieces], settings)
@@ -175,7 +183,7 @@ def show_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings) -
 
 @dataclass(frozen=True)
 class DocumentFacts:
-    """Statistics of the training data, from which the plan chooses settings."""
+    """Statistics of the training documents, from which settings that the user did not give are chosen."""
 
     documents: int
     words: float
@@ -192,7 +200,7 @@ class DocumentFacts:
 
     @property
     def by_words(self) -> bool:
-        """Whether the language writes spaces between words, guessed from the mean word length."""
+        """Whether the texts have spaces between words, guessed from the mean length of words: below 15 characters."""
         return self.word_length < 15
 
     @property
@@ -209,7 +217,8 @@ class DocumentFacts:
 class TrainingDocuments:
     """The labeled documents for training, validation and test, read from files.
 
-    If a part has no file of its own, documents of the training files are held out; equal texts stay in one part.
+    Without validation files, documents of the training files are held out for validation and, without test files, for
+    the test. Documents with equal texts stay together.
     """
 
     def __init__(self, data: DataSettings, seed: int):
@@ -218,7 +227,7 @@ class TrainingDocuments:
         where, labels = data.train[0].source, sorted({label for one in self.parts.train() for label in one.labels})
         if len(labels) < 2:
             only = f'every document is labeled "{labels[0]}"' if labels else "no document has a label"
-            raise CorpusError(where, f"{only}; training needs at least two labels")
+            raise CorpusError(where, f"{only}; training needs at least two labels: add documents with another one")
         for part, documents in self.parts.held_out.items():
             unknown = sorted({label for document in documents for label in document.labels} - set(labels))
             if unknown:
@@ -257,14 +266,14 @@ class TrainingDocuments:
 def _read(corpus: Corpus) -> list[LabeledDocument]:
     documents = [document for document in read_documents(corpus) if document.text.strip()]
     if not documents:
-        raise CorpusError(corpus.source, "no document here has any text; give documents that are not empty")
+        raise CorpusError(corpus.source, "no document here has any text; give a file with documents that are not empty")
     return documents
 
 
 def _keep_rare_labels(documents: list[LabeledDocument], parts: bytes) -> bytes:
-    """Move a held-out document to the training part if one of its labels is in no training document.
+    """Move held-out documents to the training part if one of their labels is in no training document.
 
-    `parts` has the part of each document: 0 training, 1 validation, 2 test.
+    `parts` and the returned bytes have the part of each document: 0 training, 1 validation, 2 test.
     """
     known = {label for document, part in zip(documents, parts, strict=True) if not part for label in document.labels}
     return bytes(part if known.issuperset(one.labels) else 0 for one, part in zip(documents, parts, strict=True))
@@ -276,7 +285,7 @@ class PreparedDocuments(PreparedData[DocumentStore, LabeledDocument]):
 
 
 def write_store(run: Run, documents: TrainingDocuments, log: Log) -> None:
-    """Encode the documents with the vocabulary and labels of a run, and write them into its folder store/."""
+    """Encode the training documents, and write them and the held-out documents into the folder store/ of a run."""
     log(f"encoding {len(documents):,} documents")
     settings: ClassifySettings = run.recipe.task
     tokenizer = run.tokenizers[0]

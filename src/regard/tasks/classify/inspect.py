@@ -19,7 +19,10 @@ OPTIONS: tuple[str, ...] = ()
 def inspect(
     run: Run, text: str, classifier: Classifier | None = None, *, log: Callable[[str], None] = lambda doing: None
 ) -> dict[str, Any]:
-    """Label one document and explain the label, as data for JSON. `classifier`: the run's model, if already loaded."""
+    """Classify one document, and return the data of its page: labels, probabilities, weights of words and sentences.
+
+    `classifier`: the model of `run`, if it is already loaded. `log` receives progress messages.
+    """
     log("loading the model")
     [found] = (classifier or load(run.folder)).classify([text], explain=True)
     title = " and ".join(found.labels) or "no label"

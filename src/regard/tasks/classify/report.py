@@ -43,7 +43,10 @@ def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: N
 
 
 def label_words(results: Sequence[Classification]) -> list[dict[str, Any]]:
-    """For each assigned label, the words with a larger mean share of attention in its documents than in all others."""
+    """For each predicted label, the words whose mean share of attention is larger in its documents than in others.
+
+    The weight of a word is the difference of the two means. Words in fewer than 3 documents of a label are left out.
+    """
     shares: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     everywhere: dict[str, float] = defaultdict(float)
     seen_in: dict[str, Counter[str]] = defaultdict(Counter)
@@ -71,7 +74,7 @@ def label_words(results: Sequence[Classification]) -> list[dict[str, Any]]:
 
 
 def choose_samples(documents: Sequence[LabeledDocument], results: Sequence[Classification]) -> list[dict[str, Any]]:
-    """Some explained documents: for each label, one that is labeled correctly; and the most confident mistakes."""
+    """Choose documents to show in the report: a correctly classified one per label, and the most confident mistakes."""
     wrong: list[tuple[LabeledDocument, Classification]] = []
     right: dict[str, tuple[LabeledDocument, Classification]] = {}
     for document, result in zip(documents, results, strict=True):

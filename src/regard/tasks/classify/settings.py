@@ -10,7 +10,7 @@ from regard.config.ranges import CheckedSettings, Count, Positive, Range, Share,
 
 @dataclass(frozen=True)
 class ClassifySettings(CheckedSettings):
-    """Settings for reading and labeling documents."""
+    """How documents are read, divided and classified."""
 
     section: ClassVar[str] = "classify"
 
@@ -37,4 +37,5 @@ class ClassifySettings(CheckedSettings):
 
     def check(self) -> None:
         is_enough = self.max_tokens >= self.sentence_tokens
-        require(is_enough, "classify.max_tokens must be at least classify.sentence_tokens")
+        least = f"at least classify.sentence_tokens ({self.sentence_tokens})"
+        require(is_enough, f"classify.max_tokens must be {least}, not {self.max_tokens}")

@@ -53,7 +53,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
             self.weights_L = balanced(store.label_counts(len(data.labels)))
 
     def batch(self, position: int) -> DocumentBatch:
-        """The batch at this position of the training stream, with some tokens replaced by UNK (word dropout)."""
+        """The batch at `position` (counted in batches) of the training stream, with some tokens replaced by UNK."""
         batch = self.join(self.stream.at(position))
         if hidden := self.recipe.task.word_dropout * self.stage.strength:
             chance = np.random.Generator(np.random.PCG64([self.recipe.train.seed % (1 << 64), position]))
@@ -78,7 +78,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
         return self.cost.training(document=documents, sentence=sentences, token=tokens)
 
     def validate(self, model: ClassifierModel) -> Validation:
-        """Loss, accuracy and F1 over the validation documents. Each process classifies a share of the documents."""
+        """Compute loss, accuracy and macro F1 on the validation documents, which are divided among the processes."""
         documents = [self.valid[place].sentences for place in self.group.share(range(len(self.valid)))]
         mine = score_documents(model, documents, self.data.tokenizer.pad, self.recipe)
         logits_BL = torch.tensor(self.group.join(mine.tolist()), dtype=torch.float64)
@@ -111,7 +111,7 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         return {"vocabulary": recipe.tokenizer.vocab_size, "labels": examples.facts.labels}
 
     def workload(self, recipe: Recipe, examples: TrainingDocuments) -> Workload:
-        """Estimate the computation of an epoch, for documents of mean length with 20 tokens per sentence."""
+        """Estimate the amount of computation per epoch, as if all documents had mean length and sentences 20 tokens."""
         data = examples.facts
         tokens = round(min(data.tokens, recipe.task.max_tokens))
         pairs = tokens * recipe.model.document_window
@@ -124,12 +124,13 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
             if unknown := set(document.labels) - set(labels):
                 known = ", ".join(labels[:8])
                 raise SettingsError(
-                    f'the label "{min(unknown)}" is unknown to the run that is fine-tuned (it has {known}); '
-                    "train a new run"
+                    f'the label "{min(unknown)}" is unknown to the run that is fine-tuned (its labels: {known}); '
+                    "remove the documents with this label, or train a new run"
                 )
             if len(document.labels) != 1 and not recipe.task.multi_label:
                 raise SettingsError(
-                    f"a document has {len(document.labels)} labels; set classify.multi_label = true to allow this"
+                    f"a training document has {len(document.labels)} labels instead of one; "
+                    "set classify.multi_label = true to allow this"
                 )
         run.write_labels(labels)
         texts = (line for one in examples.parts.train() for line in sentences_of(one.text, recipe.task))
@@ -159,7 +160,8 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
     def tune(self, run: Run, data: PreparedDocuments, log: Log) -> Json:
         """Tune the calibration temperature on the validation documents, unless the user has set it.
 
-        Writes it into the recipe, and returns it for card.json; empty if nothing was tuned.
+        Writes the temperature into the recipe of the run, and returns it as an entry for card.json: {} if it was not
+        tuned, because the user has set it or there are too few documents.
         """
         settings: ClassifySettings = run.recipe.task
         if settings.temperature not in (ClassifySettings().temperature, run.card.get("tuned", {}).get(TUNED)):

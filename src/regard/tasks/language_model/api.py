@@ -17,7 +17,7 @@ BATCH_SIZE = 1
 
 
 class Request(TextRequest):
-    """Continue each beginning of a text in `q`. A beginning may be empty."""
+    """Continue each text in `q`; for an empty text, write a new one."""
 
     search: SearchOptions = SearchOptions()
     max_tokens: int | None = Field(None, ge=1, le=MAX_REPLY_TOKENS, description="Length limit of the text, in tokens.")

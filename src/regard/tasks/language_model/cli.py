@@ -77,7 +77,8 @@ def run_perplexity(options: argparse.Namespace) -> int:
     from_stdin = options.file == "-"
     texts = [line for line in read_input_lines() if line.strip()] if from_stdin else read_texts(Corpus(options.file))
     if not texts:
-        raise SettingsError(f"{STDIN if from_stdin else options.file}: there is no text to score; give other input")
+        where = STDIN if from_stdin else options.file
+        raise SettingsError(f"{where}: there is no text to score; all lines are empty")
     from regard.tasks.language_model.generator import load, sum_scores
 
     generator = load(opened.folder)

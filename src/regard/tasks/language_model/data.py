@@ -22,7 +22,7 @@ FORMATS = 'text with one text per line, .jsonl (objects with "text"), also .gz .
 
 
 def read_texts(corpus: Corpus) -> list[str]:
-    """The texts of a file or of a built-in corpus, without empty texts."""
+    """Read the texts of a file or of a built-in corpus. Empty texts are left out."""
     path = single_file(corpus, "the texts")
     if builtin.corpus_of(corpus.source):
         return list(builtin.read_texts(corpus.source))
@@ -41,19 +41,21 @@ TextData = PreparedData[DocumentStore, str]
 
 
 def windows(ids: Sequence[int], size: int) -> list[Sequence[int]]:
-    """Divide the token ids of a text into windows of at most `size` tokens."""
+    """Divide the token ids of a text into consecutive windows of `size` tokens; the last one may be shorter."""
     return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
 def write_store(run: Run, examples: Parts[str]) -> None:
-    """Write the encoded windows of the training texts, and the held-out texts, into the folder store/ of a run."""
+    """Encode the training texts in windows, and write them and the held-out texts into the folder store/ of a run."""
     tokenizer, size = run.tokenizers[0], run.recipe.data.max_length
     encoded = [
         ([part for ids in tokenizer.encode_many(texts) for part in windows(ids, size)], weight)
         for texts, weight in examples.corpora
     ]
     if not any(found for found, _ in encoded):
-        raise CorpusError(run.recipe.data.train[0].source, "the training texts have no tokens; give other texts")
+        raise CorpusError(
+            run.recipe.data.train[0].source, "the tokenizer finds no tokens in the training texts; give other texts"
+        )
     with new_store(run, examples.held_out) as folder:
         parts = store_parts((len(found), weight) for found, weight in encoded)
         rows = (([list(part)], ()) for found, _ in encoded for part in found)

@@ -28,7 +28,7 @@ BATCH_TEXTS = 64
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """A text that the model has written. It starts with the given beginning."""
+    """A text that the model has written; it starts with `beginning`, the words that the user gave."""
 
     beginning: str
     text: str
@@ -40,7 +40,7 @@ class GeneratedText:
     alternatives: tuple[GeneratedText, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields for JSON, without `alternatives` if there are none."""
+        """The fields as JSON data. If there are alternatives, each has only `text` and `score`."""
         found: dict[str, Any] = {"text": self.text, "score": round(self.score, 4), "finished": self.finished}
         found["beginning"], found["tokens"] = self.beginning, list(self.tokens)
         if self.alternatives:
@@ -49,7 +49,7 @@ class GeneratedText:
 
 
 class TextScore(NamedTuple):
-    """The negative log-likelihood of a text, and the counts of tokens, words and bytes that it is divided by."""
+    """The negative log-likelihood (natural log) of a text, and its numbers of tokens, words and bytes."""
 
     negative_log_likelihood: float
     tokens: int
@@ -60,7 +60,7 @@ class TextScore(NamedTuple):
     """Number of bytes in UTF-8, plus one for the line end."""
 
     def as_dict(self) -> dict[str, float]:
-        """Perplexity per token and per word, bits per byte, and the counts."""
+        """Loss and perplexity per token, perplexity per word, bits per byte, and numbers of tokens, words and bytes."""
         loss = self.negative_log_likelihood
         return {
             "loss": loss / self.tokens,
@@ -74,14 +74,14 @@ class TextScore(NamedTuple):
 
 
 def sum_scores(scores: Sequence[TextScore]) -> TextScore:
-    """The sums of the scores of several texts."""
+    """Add up the log-likelihoods and the numbers of tokens, words and bytes of several texts."""
     if not scores:
         raise SettingsError("there is no text to score; give at least one text")
     return TextScore(*map(sum, zip(*scores, strict=True)))
 
 
 class TextGenerator:
-    """A trained language model with its tokenizer. `regard.load` makes one from a run folder."""
+    """Writes and scores texts with a trained language model. `regard.load` makes a generator from a run folder."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class TextGenerator:
         search: SearchSettings | None = None,
         max_length: int = DataSettings.max_length,
     ):
-        """Long texts are scored in windows of `max_length` tokens, as in training."""
+        """`search`: how to write texts (None: by sampling). `max_length`: tokens per window when texts are scored."""
         self.model, self.tokenizer, self.max_length = model, tokenizer, max_length
         self.search = search or SearchSettings(sample=True)
 
@@ -99,7 +99,10 @@ class TextGenerator:
         return f"<TextGenerator: {type(self.model).__name__}, {size:,} parameters, {self.tokenizer.size:,} tokens>"
 
     def write(self, beginnings: str | Sequence[str] = "", *, nbest: int = 1, **search: Any) -> list[GeneratedText]:
-        """Write a text with `nbest` - 1 alternatives for each beginning. Keywords override [search], e.g. top_k=10."""
+        """Write one text per beginning ("": a new text), each with `nbest` - 1 alternatives.
+
+        Keywords override settings of [search], e.g. top_k=10.
+        """
         beginnings = [beginnings] if isinstance(beginnings, str) else list(beginnings)
         settings = self._settings(search)
         check_search(settings, nbest, False)
@@ -112,17 +115,20 @@ class TextGenerator:
         return written
 
     def stream(self, beginning: str = "", **search: Any) -> Iterator[str]:
-        """Yield the text in pieces, first the beginning, as it is written by greedy search or sampling."""
+        """Yield a text in parts (the first is `beginning`) while greedy search or sampling writes it.
+
+        Keywords override settings of [search]; beam search is refused.
+        """
         settings = self._settings(search)
         check_search(settings, 1, False)
         if settings.beam_size > 1 and not settings.sample:
-            raise SettingsError("a beam search cannot stream its text; set beam_size = 1 or sample = true in [search]")
+            raise SettingsError("beam search cannot stream its text; set search.beam_size = 1 or search.sample = true")
         searcher = Searcher([self.model], self.tokenizer, self.tokenizer, settings)
         return spell(searcher.stream(self._input(beginning)), self.tokenizer)
 
     @torch.no_grad()
     def score(self, texts: Sequence[str]) -> list[TextScore]:
-        """The negative log-likelihood of each text, by teacher forcing. Long texts are scored in windows."""
+        """Compute the negative log-likelihood of each text. Windows of a long text are scored independently."""
         texts = [self.tokenizer.normalize(text) for text in texts]
         encoded = self.tokenizer.encode_many(list(texts))
         parts = [(place, part) for place, ids in enumerate(encoded) for part in windows(ids, self.max_length) or [()]]
@@ -139,7 +145,7 @@ class TextGenerator:
         ]
 
     def _settings(self, search: dict[str, Any]) -> SearchSettings:
-        """The search settings, changed by `search`. If `search` has a beam size above 1, sampling is turned off."""
+        """The settings `self.search`, overridden by `search`. A `beam_size` above 1 in `search` turns sampling off."""
         if search.get("beam_size", 1) > 1:
             search = {"sample": False} | search
         return replace(self.search, **search)
@@ -155,7 +161,7 @@ class TextGenerator:
 def load(run: str | Path, *others: str | Path) -> TextGenerator:
     opened = Run.open(run).require("language-model")
     if others:
-        raise RunError(f"{others[0]}: language models cannot form an ensemble; give one run")
+        raise RunError(f"{others[0]}: several language models cannot be combined to an ensemble; give only one run")
     model, recipe = opened.load_network(), opened.recipe
     assert isinstance(model, Seq2Seq)
     return TextGenerator(model, opened.tokenizers[0], recipe.search, recipe.data.max_length)

@@ -41,7 +41,7 @@ from regard.training.trainer import Validation
 
 
 def make_plan(tokens: float, machine: Machine, given: Tables) -> list[PlannedSetting]:
-    """Choose the settings that are not in `given`; `tokens` is the approximate size of the training texts."""
+    """Choose the settings that the user has not `given`. `tokens`: approximate number of tokens to train on."""
     train = given.get("train", {})
     muon = train.get("optimizer") != "adam" and not train.get("fsdp")
     batch = 2048 if tokens < 5e6 else 4096
@@ -73,7 +73,7 @@ def _model(tokens: float, given_width: int) -> Iterator[PlannedSetting]:
 
 
 class LanguageModelTrainUnit(TeacherForcing):
-    """Batches of windows of texts; validation by perplexity."""
+    """Provides batches of windows (texts, or parts of long texts), and validates by perplexity."""
 
     data: TextData
 
@@ -82,7 +82,7 @@ class LanguageModelTrainUnit(TeacherForcing):
         super().__init__(recipe, data, model, group, (np.zeros_like(tokens), tokens), data.train.weights)
 
     def validate(self, model: Seq2Seq) -> Validation:
-        """Perplexity of the validation texts, and continuations of the first three texts."""
+        """Compute perplexity per token on the validation texts; as samples, continue the first words of three texts."""
         recipe, data = self.recipe, self.data
         generator = TextGenerator(model, data.tokenizer, recipe.search, recipe.data.max_length)
         mine = generator.score(self.group.share(data.valid))
@@ -96,18 +96,18 @@ class LanguageModelTrainUnit(TeacherForcing):
         return Validation(scores, -scores["loss"], samples, loss=scores["loss"])
 
     def join(self, index: Index) -> Batch:
-        """A batch of the windows with these indices: windows are targets, and sources are empty."""
+        """Make a batch from the training windows with these indices. The windows are the targets; sources are empty."""
         pad = self.data.tokenizer.pad
         return make_batch([([], self.data.train[int(place)][0][0]) for place in index], pad, pad, index)
 
 
 def mean_tokens(examples: Parts[str]) -> float:
-    """Approximate number of tokens per training text, including EOS."""
+    """Mean number of tokens per training text, including EOS, estimated from the number of characters."""
     return sum(map(len, examples.train())) / max(len(examples), 1) / CHARACTERS_PER_TOKEN + 1
 
 
 def continue_texts(generator: TextGenerator, texts: Sequence[str]) -> list[GeneratedText]:
-    """Continuations of the first three words of each text."""
+    """For each text, let the model continue its first three words."""
     return generator.write([" ".join(text.split()[:3]) for text in texts])
 
 
@@ -126,7 +126,7 @@ class LanguageModelTraining(Training[Parts[str], TextData]):
         return make_plan(len(examples) * mean_tokens(examples), machine, given)
 
     def workload(self, recipe: Recipe, examples: Parts[str]) -> Workload:
-        """Estimate the computation of an epoch. Assumes that all texts have mean length."""
+        """Estimate the amount of computation per epoch, as if all texts had mean length."""
         length = mean_tokens(examples)
         amounts = {unit: len(examples) * count for unit, count in pair_amounts(1, 1, round(length)).items()}
         passes = 2 if recipe.train.r_drop else 1
@@ -145,14 +145,14 @@ class LanguageModelTraining(Training[Parts[str], TextData]):
         return 2.0 + math.log(data.tokenizer.size)  # a little more than the loss of uniform guessing
 
     def card(self, recipe: Recipe, data: TextData, base: Run | None) -> Json:
-        """Entries of card.json: vocabulary size, and numbers of training windows and of held-out texts."""
+        """Entries of card.json: vocabulary size, number of training windows, numbers of validation and test texts."""
         return {
             "vocabulary": data.tokenizer.size,
             "texts": {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)},
         }
 
     def score(self, predictor: TextGenerator, examples: Sequence[str]) -> Scored:
-        """Perplexity of the texts, and continuations of the first 20 texts."""
+        """Compute perplexity and bits per byte of the texts; as samples, continue the first words of 20 texts."""
         scores = sum_scores(predictor.score(examples)).as_dict() | {"texts": len(examples)}
         return Scored(scores, list(zip(examples, continue_texts(predictor, examples[:20]), strict=False)))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Request(TextRequest):
-    """Label the words of one sentence or several, and the spans that the labels mark."""
+    """Label the words of one or several sentences, and return the spans that the labels mark."""
 
     explain: bool = Field(False, description="Add the most probable labels and the influence of each word.")
 

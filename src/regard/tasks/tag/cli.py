@@ -73,7 +73,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show(tagger: Tagger, sentences: Sequence[TaggedText], options: argparse.Namespace) -> None:
-    """Print sentences as JSON, CoNLL, explanations, or text with marked spans."""
+    """Print labeled sentences in the format that the command-line `options` ask for.
+
+    The formats are JSON, CoNLL, text with explanations, and text with marked spans.
+    """
     for sentence in sentences:
         if options.json:
             print(json.dumps(sentence.as_dict(), ensure_ascii=False))
@@ -89,7 +92,7 @@ def show(tagger: Tagger, sentences: Sequence[TaggedText], options: argparse.Name
 
 
 def score(opened: Run, options: argparse.Namespace) -> int:
-    """Print the scores of a model on the labels in a file."""
+    """Compare the predictions of a run with the labels in the file of `options`, and print the scores."""
     column = opened.recipe.task.column
     if options.file != "-":
         labeled = conll.read_tagged(Corpus(options.file), column)
@@ -121,7 +124,10 @@ def score(opened: Run, options: argparse.Namespace) -> int:
 
 
 def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
-    """Read sentences as texts or as lists of words. Warns if a file that looks like CoNLL is read as text."""
+    """Yield the sentences of the input in `options`: texts, or lists of words if the input is divided into words.
+
+    Prints a warning if a file that looks like CoNLL is read as text.
+    """
     file, kind = options.file, options.input_format
     is_file = file != "-"
     if kind == "conll" or (kind is None and is_file and split_suffix(file)[0] in conll.OF_WORDS):
@@ -140,7 +146,7 @@ def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
 
 
 def _mark_in_color(sentence: TaggedText, tagger: Tagger) -> Text:
-    """The text of `mark`, with spans in the colors of their types and other labels dim."""
+    """Return the labeled sentence as `spans.mark` writes it, with a color per type of span and plain labels dim."""
     from rich.text import Text
 
     if tagger.scheme == "plain":
@@ -158,7 +164,7 @@ def _mark_in_color(sentence: TaggedText, tagger: Tagger) -> Text:
 
 
 def _explain(sentence: TaggedText) -> Iterator[str]:
-    """One line per word: its most probable labels, and the words that increased the probability of its label most."""
+    """Yield a line per word: its most probable labels, and the words that raised the probability of its label most."""
     width = max(map(len, sentence.tokens), default=0)
     for place, (token, labels) in enumerate(zip(sentence.tokens, sentence.top_labels or (), strict=False)):
         ranked = "  ".join(f"{label} {share:.1%}" for label, share in labels.items())

@@ -34,12 +34,18 @@ _COLUMN = re.compile(r"[^ \t]+")  # other spaces, such as a no-break space, belo
 
 
 class TaggedSentence(NamedTuple):
+    """The words of a sentence (`tokens`) and the label of each word (`tags`)."""
+
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
 
 
 def read_tagged(corpus: Corpus, column: int = 0) -> list[TaggedSentence]:
-    """Read the sentences of a file. The labels are in `column`, counted from 1; 0: the last column (CoNLL-U: UPOS)."""
+    """Read the labeled sentences of a file in one of `FORMATS`.
+
+    `column` is the column of the labels, counted from 1; 0 is the last column, or UPOS in CoNLL-U. JSON lines
+    ignore it.
+    """
     path = single_file(corpus, "words and labels")
     suffix = split_suffix(path)[0]
     if suffix == ".jsonl":
@@ -56,7 +62,10 @@ def read_tagged(corpus: Corpus, column: int = 0) -> list[TaggedSentence]:
 
 
 def read_columns(lines: Iterable[str], where: str | Path, column: int) -> Iterator[TaggedSentence]:
-    """The sentences of lines in columns. `where` names the file in error messages."""
+    """Yield the labeled sentences in the lines of a CoNLL file.
+
+    The labels are in `column`, counted from 1; 0 is the last column. `where` names the file in error messages.
+    """
     least = max(column, 2)
     for rows in _sentences(lines):
         for number, fields in rows:
@@ -68,7 +77,7 @@ def read_columns(lines: Iterable[str], where: str | Path, column: int) -> Iterat
 
 
 def read_words(path: str | Path) -> Iterator[tuple[str, ...]]:
-    """Yield the words of each sentence of a file, which may have labels; the labels are ignored."""
+    """Yield the words of each sentence of a .jsonl, .conllu or CoNLL file, without labels if it has any."""
     path = Path(path)
     suffix = split_suffix(path)[0]
     if suffix == ".jsonl":
@@ -80,12 +89,16 @@ def read_words(path: str | Path) -> Iterator[tuple[str, ...]]:
 
 
 def words_of_lines(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """The words of each sentence in lines of columns. The first column is the word."""
+    """Yield the words of each sentence in the lines of a CoNLL file: the first column of each line."""
     return (tuple(fields[0] for _, fields in rows) for rows in _sentences(lines))
 
 
 def looks_like_columns(lines: Sequence[str]) -> bool:
-    """Whether the first lines of a file look like columns: most have the same number of columns, some are empty."""
+    """Whether `lines`, the first lines of a file, look like a CoNLL file and not like text.
+
+    True if at least one line and at most a third of the lines are empty, and at least 90 % of the others have the same
+    number of columns, from 2 to 10.
+    """
     counts = Counter(len(_COLUMN.findall(line)) for line in lines)
     empty = counts.pop(0, 0)
     if not 0 < empty <= counts.total() / 2 or counts.total() < 3:  # paragraphs have an empty line after each
@@ -95,7 +108,7 @@ def looks_like_columns(lines: Sequence[str]) -> bool:
 
 
 def write_conll(sentences: Iterable[TaggedSentence]) -> Iterator[str]:
-    """The lines of a CoNLL file: word, space, label; an empty line after each sentence."""
+    """Yield the lines of a CoNLL file: for each word "WORD LABEL", and an empty line after each sentence."""
     for tokens, tags in sentences:
         for token, tag in zip(tokens, tags, strict=True):
             yield f"{_SEPARATOR_RUN.sub('_', token.strip(_SEPARATORS))} {tag}"
@@ -103,7 +116,10 @@ def write_conll(sentences: Iterable[TaggedSentence]) -> Iterator[str]:
 
 
 def _sentences(lines: Iterable[str]) -> Iterator[list[tuple[int, list[str]]]]:
-    """Yield for each sentence the line number and the columns of its words, without comments and -DOCSTART- lines."""
+    """Yield, for each sentence, a list with the line number and the columns of each word.
+
+    Comments and -DOCSTART- lines are left out.
+    """
     numbered = ((number, _COLUMN.findall(line)) for number, line in enumerate(lines, 1))
     for has_words, group in groupby(numbered, key=lambda row: bool(row[1]) and row[1][0] != "-DOCSTART-"):
         rows = list(group) if has_words else []
@@ -113,12 +129,18 @@ def _sentences(lines: Iterable[str]) -> Iterator[list[tuple[int, list[str]]]]:
 
 
 def _is_comment(fields: list[str], last: list[str]) -> bool:
-    """Whether a line before the first word is a comment, e.g. "# text = ...", and not the word "#"."""
+    """Whether a line before the first word, with columns `fields`, is a comment ("# text = ...") and not the word "#".
+
+    A line that starts with "#" is a word if it has as many columns as `last`, the last line of the sentence.
+    """
     return fields[0].startswith("#") and (len(fields) != len(last) or fields[2:3] == ["="])
 
 
 def _read_conllu(path: Path, column: int = 0) -> Iterator[TaggedSentence]:
-    """Read syntactic words: contractions such as "du" are read as their parts, and empty nodes are left out."""
+    """Yield the labeled sentences of a CoNLL-U file. The labels are in `column`, counted from 1; 0 is UPOS.
+
+    Words are syntactic words: a contraction such as "du" gives its parts "de" and "le"; empty nodes are left out.
+    """
     column = column or 4  # UPOS, the universal part of speech
     if column > FIELDS:
         raise CorpusError(path, f"tag.column = {column}, but CoNLL-U has {FIELDS} columns; choose one of them, or 0")
@@ -132,7 +154,8 @@ def _read_jsonl(path: Path) -> Iterator[TaggedSentence]:
     for number, record in read_objects(path, FORM):
         tokens, tags = (_texts(record, key, path, number) for key in ("tokens", "tags"))
         if len(tokens) != len(tags):
-            raise CorpusError(path, f"{len(tokens)} tokens, but {len(tags)} tags", line=number)
+            problem = f"{len(tokens)} tokens, but {len(tags)} tags; give one tag for each token"
+            raise CorpusError(path, problem, line=number)
         if tokens:
             yield TaggedSentence(tokens, tags)
 
@@ -144,5 +167,5 @@ def _texts(record: dict[str, Any], key: str, path: Path, number: int) -> tuple[s
         isinstance(value, str) and (value.strip() or value.strip(_SEPARATORS))
         for value in values
     ):
-        raise CorpusError(path, f'no list of texts under "{key}"; {FORM}', line=number)
+        raise CorpusError(path, f'"{key}" is not a list of non-empty texts; {FORM}', line=number)
     return tuple(values)

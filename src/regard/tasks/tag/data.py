@@ -34,7 +34,7 @@ from regard.text.tokenizer import EOS, SOS, Tokenizer
 
 @dataclass(frozen=True)
 class TagBatch(TensorBatch):
-    """B sentences of T words, each word a sequence of S subwords or characters; and the labels of the words."""
+    """A batch of B sentences of T words, each word a sequence of S token ids, with the labels of the words."""
 
     ids_BTS: Tensor
     mask_BTS: Tensor
@@ -50,7 +50,7 @@ class TagBatch(TensorBatch):
 
     @property
     def target_tokens(self) -> int:
-        """Number of words, over which the loss is summed."""
+        """Number of words in the batch, without padding; the loss is a sum over these words."""
         return int(self.mask_BT.sum())
 
 
@@ -58,7 +58,11 @@ def make_words(
     sentences: Sequence[Sentences], pad: int, labels: Sequence[Sequence[int]] = (),
     index: NDArray[np.int64] | None = None,
 ) -> TagBatch:  # fmt: skip
-    """Make a batch of sentences, in which each word is a list of token ids. `labels`: the label index of each word."""
+    """Make a batch of sentences, in which each word is a list of token ids; `pad` is the id of the padding token.
+
+    `labels` has the label index of each word of each sentence, if known. `index` has the index of each sentence in the
+    training data, by default its place in the batch.
+    """
     made = make_documents(sentences, pad, index=index)
     target_BT = torch.zeros(made.mask_BUS.shape[:2], dtype=torch.int64)
     if labels:
@@ -69,7 +73,10 @@ def make_words(
 def encode_words(
     sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, settings: TagSettings
 ) -> list[list[list[int]]]:
-    """The token ids of each word of each sentence, with SOS before and EOS after each word. Long words are cut."""
+    """Return the token ids of each word of each sentence, with SOS before and EOS after each word.
+
+    Words with more than `settings.max_word_pieces` tokens lose tokens in the middle.
+    """
     distinct = list(dict.fromkeys(chain.from_iterable(sentences)))
     words, most = {}, settings.max_word_pieces
     for word, ids in zip(distinct, tokenizer.encode_many(distinct), strict=True):
@@ -79,7 +86,10 @@ def encode_words(
 
 
 class WordWindow(NamedTuple):
-    """A part of a long sentence. The model reads words `start` to `end` - 1; labels `first` to `last` - 1 are used."""
+    """A part of a long sentence: the model reads the words `start` to `end` - 1, and labels `first` to `last` - 1.
+
+    The words that are read but not labeled in this window give context.
+    """
 
     start: int
     end: int
@@ -88,7 +98,10 @@ class WordWindow(NamedTuple):
 
 
 def windows(length: int, most: int) -> Iterator[WordWindow]:
-    """Divide `length` words into overlapping windows of at most `most` words. Each word is labeled in one window."""
+    """Divide a sentence of `length` words into overlapping windows of at most `most` words.
+
+    Each word is labeled in exactly one window.
+    """
     margin = 0 if length <= most else most // 5  # words at the ends that give context but get no label
     start = first = 0
     while first < length:
@@ -107,7 +120,7 @@ CLITICS = "clitics.jsonl"
 
 @dataclass(frozen=True)
 class SentenceFacts:
-    """Statistics of the training data, from which the plan chooses settings."""
+    """Statistics of the training sentences, from which `make_tag_plan` chooses settings."""
 
     sentences: int
     words: float
@@ -124,13 +137,16 @@ class SentenceFacts:
 
     @property
     def total(self) -> float:
-        """Number of words in an epoch."""
+        """Number of words in all training sentences."""
         return self.sentences * self.words
 
 
 @dataclass(frozen=True)
 class PreparedSentences(PreparedData[DocumentStore, TaggedSentence]):
-    """The data of a tagger. A "document" in its `DocumentStore` is a sentence, and the "sentences" are words."""
+    """The encoded training data of a tagger, and its validation and test sentences.
+
+    In its `DocumentStore`, a "document" is a sentence, and the "sentences" of a document are the words.
+    """
 
     labels: tuple[str, ...]
     clitics: tuple[str, ...]
@@ -140,7 +156,8 @@ class PreparedSentences(PreparedData[DocumentStore, TaggedSentence]):
 class TrainingSentences:
     """The labeled sentences for training, validation and test, read from files.
 
-    If a part has no file of its own, sentences of the training files are held out; equal sentences stay in one part.
+    If there is no file for validation or test, sentences of the training files are held out for it. Sentences with the
+    same words are never in two of the three parts.
     """
 
     def __init__(self, data: DataSettings, settings: TagSettings, seed: int):
@@ -204,7 +221,10 @@ class TrainingSentences:
 
 
 def write_store(run: Run, sentences: TrainingSentences, log: Log) -> None:
-    """Encode the sentences and write them into the folder store/ of a run. Long sentences are divided into parts."""
+    """Encode the sentences and write them into the folder store/ of a run; `log` receives progress messages.
+
+    Training sentences with more than `tag.max_words` words are divided into parts.
+    """
     log(f"encoding {len(sentences):,} sentences")
     settings: TagSettings = run.recipe.task
     tokenizer, learned = run.tokenizers[0], learned_scheme(sentences.scheme)

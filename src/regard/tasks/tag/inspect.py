@@ -25,7 +25,10 @@ OPTIONS: tuple[str, ...] = ()
 
 
 def read(given: str) -> Sentence:
-    """Read a command-line argument: a text, or the name of a file, whose first sentence is read."""
+    """Return the sentence that the command-line argument `given` stands for: a text, or the first sentence of a file.
+
+    A sentence from a CoNLL or .jsonl file is a list of words.
+    """
     is_file = len(given) <= 255 and Path(given).is_file()
     if is_file and (
         split_suffix(given)[0] in OF_WORDS or looks_like_columns(list(islice(read_lines(given), LOOKED_AT)))
@@ -43,7 +46,10 @@ def summary(data: dict[str, Any]) -> str:
 def inspect(
     run: Run, sentence: Sentence, tagger: Tagger | None = None, *, log: Log = lambda doing: None
 ) -> dict[str, Any]:
-    """Label one sentence and explain the labels, as data for JSON. `tagger`: the run's model, if already loaded."""
+    """Label one sentence and return the data of its page: labels, explanations and attention weights.
+
+    `tagger` is the run's model, if it is already loaded. `log` receives progress messages.
+    """
     log("loading the model")
     tagger = tagger or load(run.folder)
     [tagged] = tagger.tag([sentence], explain=True)
@@ -60,7 +66,10 @@ def inspect(
 
 @torch.no_grad()
 def attention_between(tagger: Tagger, tagged: TaggedText) -> dict[str, Any] | None:
-    """Attention weights between words, for each layer and head; None if the model has none or the text is too long."""
+    """Return the attention weights between the words of a sentence, for each layer and head.
+
+    None if the model has no attention, or the sentence has no words or more than `LONGEST_EXPLAINED`.
+    """
     if not tagged.tokens or len(tagged.tokens) > LONGEST_EXPLAINED:
         return None
     encoded = encode_words([tagged.tokens], tagger.tokenizer, tagger.recipe.task)

@@ -47,7 +47,10 @@ def report(run: Run, tagger: Tagger, data: PreparedSentences, answers: None = No
 
 
 def samples(tagger: Tagger, held_out: Sequence[TaggedSentence]) -> list[dict[str, Any]]:
-    """At most 30 sentences with predicted and correct labels; sentences with mistakes first."""
+    """Return at most 30 of the `held_out` sentences with predicted and correct labels, those with mistakes first.
+
+    Sentences of more than 40 words are left out.
+    """
     short = [sentence for sentence in held_out if len(sentence.tokens) <= 40]
     shown: list[dict[str, Any]] = []
     for sentence, tagged in zip(short, tagger.tag([one.tokens for one in short]), strict=True):

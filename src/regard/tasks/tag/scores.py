@@ -18,7 +18,10 @@ from regard.tasks.tag.spans import OUTSIDE, Scheme, Span, find_spans
 
 @dataclass(frozen=True)
 class TagScores:
-    """Scores over a set of sentences. Labels mark spans, or are plain, e.g. parts of speech (see `spans`)."""
+    """Scores of predicted labels over a set of sentences.
+
+    Labels either mark spans, e.g. B-NP, or are plain, e.g. parts of speech (see `regard.tasks.tag.spans`).
+    """
 
     accuracy: float
     """Share of words with the correct label."""
@@ -29,22 +32,23 @@ class TagScores:
     span_f1: float | None = None
     """F1 of all spans together; None if labels are plain."""
     precision: float | None = None
-    """Share of the predicted spans that are correct."""
+    """Share of the predicted spans that are correct; None if labels are plain."""
     recall: float | None = None
-    """Share of the correct spans that were predicted."""
+    """Share of the correct spans that were predicted; None if labels are plain."""
     by_label: dict[str, dict[str, float]] = field(default_factory=dict)
     """Precision, recall, F1 and count of each type of span; if labels are plain, of each label."""
     names: tuple[str, ...] = ()
-    """The types of spans and O; the labels if they are plain."""
+    """Rows and columns of `confusion`: the types of spans and O, or the labels if they are plain."""
     confusion: list[list[int]] = field(default_factory=list)
-    """Number of words by correct type (row) and predicted type (column), in the order of `names`."""
+    """Number of words by correct name (row) and predicted name (column), in the order of `names`."""
     calibration_error: float = 0.0
-    """Expected calibration error (ECE): mean difference between probability and accuracy of labels."""
+    """Expected calibration error (ECE): mean over words of the absolute difference, in the bin of the word, between the
+    mean probability of predicted labels and their accuracy."""
     reliability: list[dict[str, float]] = field(default_factory=list)
     """For each bin of probability: mean probability, share of correct labels, number of words."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The scores for JSON, without scores that are None."""
+        """Return the scores as a dictionary for JSON, without scores that are None."""
         return {key: value for key, value in asdict(self).items() if value is not None} | {"names": list(self.names)}
 
 
@@ -54,9 +58,9 @@ def score_tags(
     scheme: Scheme,
     probabilities: Sequence[Sequence[float]] = (),
 ) -> TagScores:
-    """Compare the predicted labels `given` with the correct labels `right`.
+    """Score the predicted labels `given` against the correct labels `right`; both have a list of labels per sentence.
 
-    `scheme` is the scheme of the run: a few sentences may have no span, so the scheme cannot be found from them.
+    `scheme` is the scheme of the run ("plain" if its labels mark no spans).
     `probabilities`, if given, has the probability of each predicted label, for the calibration error.
     """
     marks_spans = scheme != "plain"
@@ -94,7 +98,7 @@ def score_tags(
 
 
 def type_of(label: str) -> str:
-    """The type of span of a label, e.g. NP for B-NP and I-NP."""
+    """Return the type in a label, e.g. NP for B-NP and I-NP. Labels without a type, e.g. O or NOUN, are returned."""
     return OUTSIDE if label == OUTSIDE else label.partition("-")[2] or label
 
 

@@ -10,7 +10,7 @@ from regard.config.ranges import CheckedSettings, Count, CountOrZero, Range
 
 @dataclass(frozen=True)
 class TagSettings(CheckedSettings):
-    """Settings for reading and labeling words."""
+    """How labeled words are read from files, and how sentences are divided for the model."""
 
     section: ClassVar[str] = "tag"
 
@@ -19,7 +19,7 @@ class TagSettings(CheckedSettings):
     scheme: Literal["BIO", "BIOES"] = "BIO"
     """Scheme of the predicted labels of spans. Training always uses BIOES; files may have BIO, IOB1 or BIOES."""
     max_word_pieces: Annotated[int, Range(2)] = 20
-    """Maximum number of pieces of a word; pieces in the middle of a longer word are left out."""
+    """Maximum number of tokens (characters or subwords) of a word; a longer word loses tokens in the middle."""
     max_words: Annotated[int, Range(8)] = 150
     """A sentence with more words is read in overlapping windows of this many words."""
     batch_words: Count = 4096

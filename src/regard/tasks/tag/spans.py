@@ -17,7 +17,7 @@ _LABEL = re.compile(r"(?P<prefix>[BIES])(?:-(?P<type>.+))?")
 
 
 class Span(NamedTuple):
-    """A span of the words from index `start` to `end` (not included), and its type."""
+    """The words of a sentence from index `start` to index `end` (not included), with a type such as "NP"."""
 
     type: str
     start: int
@@ -25,7 +25,10 @@ class Span(NamedTuple):
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """Find how the labels of these sentences mark spans: "BIO", "IOB1", "BIOES", or "plain" if they mark none."""
+    """Find how labels mark spans: "BIO", "IOB1", "BIOES", or "plain" if they mark none.
+
+    `sentences` has the labels of each sentence, one per word.
+    """
     prefixes: set[str] = set()
     begun_by: set[str] = set()
     for labels in sentences:
@@ -46,7 +49,7 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def find_spans(labels: Sequence[str]) -> list[Span]:
-    """The spans that labels mark, in order. A plain label ends a span and does not start one."""
+    """Return the spans that the labels of a sentence mark, in order. A plain label ends a span and starts none."""
     found: list[Span] = []
     start, before, before_kind = -1, OUTSIDE, ""
     for place, label in enumerate([*labels, OUTSIDE]):
@@ -62,7 +65,10 @@ def find_spans(labels: Sequence[str]) -> list[Span]:
 
 
 def _split(label: str) -> tuple[str, str]:
-    """The prefix (B, I, O, E or S; empty for a plain label) and the type of the span."""
+    """Split a label into its prefix (B, I, O, E or S) and its type: "B-NP" into ("B", "NP").
+
+    The type is empty for O and for a prefix alone; both parts are empty for a plain label, e.g. a part of speech.
+    """
     if label == OUTSIDE:
         return OUTSIDE, ""
     found = _LABEL.fullmatch(label)
@@ -70,7 +76,7 @@ def _split(label: str) -> tuple[str, str]:
 
 
 def write_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
-    """The labels in `scheme` for a sentence of `length` words with these spans."""
+    """Return the labels, BIOES or else BIO, of a sentence with `length` words in which `spans` are marked."""
     labels = [OUTSIDE] * length
     for span in spans:
         kind = f"-{span.type}" if span.type else ""
@@ -82,29 +88,32 @@ def write_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]
 
 
 def learned_scheme(found: Scheme) -> Scheme:
-    """The scheme for training on labels of scheme `found`: BIOES gives the best scores (Ratinov and Roth 2009)."""
+    """Return the scheme that a model is trained with if the training files have the scheme `found`.
+
+    It is BIOES for all labels of spans, for better scores (Ratinov and Roth 2009); plain labels stay plain.
+    """
     return "plain" if found == "plain" else "BIOES"
 
 
 def all_labels(some: Iterable[str], scheme: Scheme) -> tuple[str, ...]:
-    """The labels `some`, with all other labels that `scheme` has for the same types, e.g. I-NP if B-NP is in `some`."""
+    """Return, sorted, the labels `some` and all labels in `scheme` for the same types: with B-NP also I-NP."""
     prefixes = {"plain": "", "BIOES": "BIES"}.get(scheme, "BI")
     found = set(some)
     return tuple(sorted(found | {prefix + label[1:] for label in found - {OUTSIDE} for prefix in prefixes}))
 
 
 def merge(label: str, scheme: Scheme) -> str:
-    """Convert a BIOES label to `scheme`. BIO does not mark the last word of a span."""
+    """Convert a BIOES label to `scheme`: for BIO, S- becomes B- and E- becomes I-; for others, the label stays."""
     return {"S": "B", "E": "I"}.get(label[0], label[0]) + label[1:] if scheme == "BIO" else label
 
 
 def rewrite(labels: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
-    """Convert labels to `scheme`, with malformed labels corrected. Plain labels stay."""
+    """Convert the labels of a sentence to `scheme`, with malformed labels corrected. If "plain", all labels stay."""
     return tuple(labels if scheme == "plain" else write_spans(find_spans(labels), len(labels), scheme))
 
 
 def mark(tokens: Sequence[str], labels: Sequence[str], scheme: Scheme) -> str:
-    """A sentence with spans in brackets, "[NP He ] took", or with plain labels after the words, "He/PRON"."""
+    """Return a sentence as text, with spans in brackets ("[NP He ] took") or plain labels after words ("He/PRON")."""
     if scheme == "plain":
         return " ".join(f"{token}/{label}" for token, label in zip(tokens, labels, strict=True))
     marked = list(tokens)

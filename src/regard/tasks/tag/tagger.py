@@ -41,18 +41,19 @@ class LabelScheme:
         """The labels that are returned."""
         self.number = {label: place for place, label in enumerate(self.labels)}
         self.merge_LK = torch.zeros(len(learned), len(self.labels), dtype=torch.float64)
-        """1 where a trained label (row) is converted to a returned label (column)."""
+        """Matrix of L trained labels and K returned labels: 1 where a label (row) is converted to another (column)."""
         self.merge_LK[range(len(learned)), [self.number[label] for label in merged]] = 1.0
 
     def merge_counts(self, counts: Sequence[int]) -> dict[str, int]:
-        """Convert counts of the trained labels to counts of the returned labels, without labels that never occur."""
+        """Convert the counts of the trained labels, in their order, to counts by returned label, without zeros."""
         sums = (torch.tensor(counts, dtype=torch.float64) @ self.merge_LK).long().tolist()
         return {label: count for label, count in zip(self.labels, sums, strict=True) if count}
 
     def convert(self, path_T: Sequence[int], shares_TK: Sequence[Sequence[float]], top: int) -> list[WordTag]:
-        """Make the result for each of T words. `path_T`: index of its trained label, as predicted.
+        """Make the result for each of T words of a sentence.
 
-        `shares_TK`: the probabilities of the K returned labels; the result has the `top` most probable ones.
+        `path_T` has the predicted label of each word, as an index into the trained labels. `shares_TK` has the
+        probabilities of the K returned labels; each result has the `top` most probable of them.
         """
         words = []
         tags = rewrite([self.learned[number] for number in path_T], self.scheme)
@@ -63,7 +64,10 @@ class LabelScheme:
 
 
 class WordTag(NamedTuple):
-    """The label of a word, its probability, and the most probable labels (empty if they were not requested)."""
+    """The predicted label of a word and its probability.
+
+    `top_labels` has the most probable labels with their probabilities; empty if they were not requested.
+    """
 
     tag: str
     probability: float
@@ -71,7 +75,7 @@ class WordTag(NamedTuple):
 
 
 class TaggedSpan(NamedTuple):
-    """Consecutive words that form a unit, e.g. a name."""
+    """Consecutive words that the predicted labels mark as a unit, e.g. a name or a noun phrase."""
 
     type: str
     text: str
@@ -100,10 +104,11 @@ class TaggedText:
     top_labels: tuple[dict[str, float], ...] | None = None
     """The most probable labels of each word; None if `explain` was false."""
     influence: tuple[tuple[float, ...], ...] | None = None
-    """`influence[i][j]`: how much word j adds to the log-probability of the label of word i. None if not computed."""
+    """`influence[i][j]`: by how much the log-probability of the label of word i falls if word j is replaced by UNK.
+    None if `explain` was false or the sentence is too long."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields for JSON, without fields that are None."""
+        """Return the fields as a dictionary for JSON, without fields that are None."""
         facts = {name: value for name, value in vars(self).items() if value is not None}
         made = {name: value if isinstance(value, str) else list(value) for name, value in facts.items()}
         return made | {"spans": [span._asdict() for span in self.spans]}
@@ -124,7 +129,7 @@ class Tagger:
         recipe: Recipe,
         clitics: Sequence[str] = (),
     ):
-        """`labels` are the labels in training; `clitics` are English clitics that are separate words, e.g. "n't"."""
+        """`labels` are the labels in training. `clitics`, e.g. "n't", become separate words when a text is divided."""
         self.model, self.tokenizer, self.recipe, self.clitics = model, tokenizer, recipe, tuple(clitics)
         self.labeling = LabelScheme(labels, recipe.task)
         self.labels, self.scheme = self.labeling.labels, self.labeling.scheme
@@ -134,13 +139,13 @@ class Tagger:
         return f"<Tagger: {type(self.model).__name__}, {size}, {len(self.labels)} labels>"
 
     def tag(self, sentences: str | Sequence[Sentence], *, explain: bool = False) -> list[TaggedText]:
-        """Label the words of one text or several sentences. `explain` adds `top_labels` and `influence`."""
+        """Label the words of one text, or of a list of sentences. `explain` adds `top_labels` and `influence`."""
         divided = [self._divide(sentence) for sentence in ([sentences] if isinstance(sentences, str) else sentences)]
         answers = self.answers([tokens for _, tokens, _ in divided], 3 if explain else 0)
         return [self._join(*parts, answer, explain) for parts, answer in zip(divided, answers, strict=True)]
 
     def score(self, sentences: Sequence[TaggedSentence]) -> TagScores:
-        """Score the predictions. Words whose correct label is unknown to this run count as mistakes."""
+        """Label sentences and compare with their correct labels. A correct label unknown to this run is a mistake."""
         if not {type_of(tag) for sentence in sentences for tag in sentence.tags} & set(map(type_of, self.labels)):
             known = f"{len(self.labels)} labels ({', '.join(self.labels[:8])}{', ...' if len(self.labels) > 8 else ''})"
             problem = f"none of the labels in the data is known to this run, which has {known}"
@@ -152,7 +157,7 @@ class Tagger:
 
     @torch.no_grad()
     def answers(self, sentences: Sequence[Sequence[str]], top: int = 0) -> list[list[WordTag]]:
-        """Label the words of sentences, with the `top` most probable labels of each word."""
+        """Label sentences that are divided into words. Each result has the `top` most probable labels (0: none)."""
         settings, labeling, crf = self.recipe.task, self.labeling, self.model.crf
         encoded = encode_words(sentences, self.tokenizer, settings)
         parts = [(row, part) for row, words in enumerate(encoded) for part in windows(len(words), settings.max_words)]
@@ -172,7 +177,10 @@ class Tagger:
 
     @torch.no_grad()
     def influence(self, tokens: Sequence[str], tags: Sequence[str]) -> Tensor:
-        """How much the log-probability of the label of each word (row) falls if a word (column) is masked [T, T]."""
+        """Return how much the log-probability of a word's label falls if another word is replaced by UNK, as [T, T].
+
+        Row i is the word with the label `tags[i]`; column j is the word that is replaced.
+        """
         [encoded] = encode_words([tokens], self.tokenizer, self.recipe.task)
         masked = ([*encoded[:place], [SOS, UNK, EOS], *encoded[place + 1 :]] for place in range(len(encoded)))
         variants = [encoded, *masked]
@@ -187,7 +195,10 @@ class Tagger:
         return (loss_VT[1:] - loss_VT[:1]).t()
 
     def _divide(self, sentence: Sentence) -> tuple[str, tuple[str, ...], list[tuple[int, int]]]:
-        """Divide a sentence into words: return its text, the words, and the start and end of each word in the text."""
+        """Divide a text into words, or join a list of words with spaces.
+
+        Returns the text, the words, and the start and end of each word in the text.
+        """
         if isinstance(sentence, str):
             found = treebank_words(sentence, self.clitics)
             return sentence, tuple(word.text for word in found), [(word.start, word.end) for word in found]

@@ -46,7 +46,7 @@ class TagTrainUnit(StreamTrainUnit):
         super().__init__(recipe, data, model, group, (words, np.zeros_like(words)), data.train.weights)
 
     def loss(self, model: TaggerModel, batch: TagBatch) -> Loss:
-        """Negative log-likelihood of the correct label sequences under the CRF, summed over the batch."""
+        """Return the negative log-likelihood of the correct label sequences under the CRF, summed over the batch."""
         smoothing = self.recipe.train.label_smoothing if model.training else 0.0
         logits_BTL = model(batch)
         smoothed = model.crf.negative_log_likelihood(logits_BTL, batch.target_BT, batch.mask_BT, smoothing).sum()
@@ -62,7 +62,7 @@ class TagTrainUnit(StreamTrainUnit):
         return self.cost.training(piece=pieces, word=int(batch.mask_BT.sum()), pair=rows * words**2)
 
     def validate(self, model: TaggerModel) -> Validation:
-        """Loss, accuracy and F1 over the validation sentences. Each process labels a share of the sentences."""
+        """Return loss, accuracy and F1 over the validation sentences. Each process labels a share of the sentences."""
         mine = [self.data.valid[place] for place in self.group.share(range(len(self.data.valid)))]
         tagger = Tagger(model, self.data.tokenizer, self.data.labels, self.recipe)
         given = self.group.join(tagger.answers([one.tokens for one in mine]))
@@ -76,7 +76,10 @@ class TagTrainUnit(StreamTrainUnit):
         return Validation(scores, -loss if counts == "loss" else scores[counts])
 
     def _valid_loss(self, model: TaggerModel, sentences: Sequence[TaggedSentence], learned: Scheme) -> float:
-        """Mean loss per word, over sentences with at most tag.max_words words that have only known labels."""
+        """Return the mean loss per word, with `learned` as the scheme in which the model was trained.
+
+        Sentences with more than `tag.max_words` words, or with a label that is not in the training data, are left out.
+        """
         task, tokenizer = self.recipe.task, self.data.tokenizer
         index = {label: place for place, label in enumerate(self.data.labels)}
         short = (one for one in sentences if len(one.tags) <= task.max_words)
@@ -112,7 +115,10 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         return {"vocabulary": recipe.tokenizer.vocab_size, "labels": examples.facts.labels}
 
     def workload(self, recipe: Recipe, examples: TrainingSentences) -> Workload:
-        """Estimate the computation of an epoch, for words of mean length, with SOS and EOS in each word."""
+        """Estimate the computation of an epoch as numbers of tokens ("piece"), words, and pairs of words in a sentence.
+
+        Every word counts as one of mean length, with SOS and EOS.
+        """
         facts = examples.facts
         words = round(facts.total)
         pieces = round(words * (facts.word_length + 2))
@@ -122,7 +128,8 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         labels = base.labels if base else examples.labels
         if unknown := set(examples.labels) - set(labels):
             label = merge(min(unknown), recipe.task.scheme)
-            raise SettingsError(f'the label "{label}" is unknown to the run that is fine-tuned; train a new run')
+            problem = f'the label "{label}" is unknown to the run that is fine-tuned'
+            raise SettingsError(f"{problem}; remove it from the data, or train a new run")
         run.write_labels(labels)
         texts = (" ".join(sentence.tokens) for sentence in examples.parts.train())
         learn_tokenizer(run, recipe, texts, log, base, "pieces", labels=len(labels))
@@ -167,7 +174,7 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
 
 
 def make_tag_plan(data: SentenceFacts, given: Tables) -> list[PlannedSetting]:
-    """Choose the settings that are not in `given`."""
+    """Choose the settings for training a tagger on `data`, except those in `given`, the user's recipe as tables."""
     arch, small = given.get("model", {}).get("arch", "bigru-crf"), data.total < 50_000
     characters = min(max(data.characters, 4) + 5, 8000)  # 5 more: EOS, UNK, SOS, PAD and the space
     table = 1 << min(max(math.ceil(math.log2(data.distinct)), 8), 17)

@@ -32,11 +32,11 @@ _ANYWHERE = re.compile(rf"{_ADDRESS}|(?<!\d)\d++(?:[.,:/-]\d++)+")
 
 
 def treebank_words(text: str, clitics: Sequence[str] = ()) -> list[Word]:
-    """The words of `text`, in order. Every character that is not a space is in exactly one word.
+    """Return the words of `text`, in order. Every character that is not a space is in exactly one word.
 
-    The given `clitics`, some of `CLITICS`, become separate words. With clitics, the text is read as English: other
-    apostrophes do not end a word ("O'Brien"). Without clitics, apostrophes are read as in `text/words.py` ("l'",
-    "amico").
+    The given `clitics`, which are elements of `CLITICS`, become separate words. With clitics, the text is read as
+    English: other apostrophes do not end a word ("O'Brien"). Without clitics, apostrophes are read as in
+    `text/words.py` ("l'", "amico").
     """
     last = len(text.rstrip(_CLOSING))
     found: list[Word] = []
@@ -49,7 +49,10 @@ def treebank_words(text: str, clitics: Sequence[str] = ()) -> list[Word]:
 
 
 def find_clitics(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """The clitics that are separate words more often than ends of words. `counts` says how often each word occurs."""
+    """Return those of `CLITICS` that the training data has more often as separate words than at the end of words.
+
+    `counts` maps each word of the training data to its number of occurrences.
+    """
     alone, attached = dict.fromkeys(CLITICS, 0), dict.fromkeys(CLITICS, 0)
     for word, count in counts.items():
         plain = word.lower().replace("’", "'")
@@ -61,7 +64,10 @@ def find_clitics(counts: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def _needs_other_rules(chunk: str) -> bool:
-    """Whether `chunk` has combining marks, or letters of other scripts than Latin, Greek and Cyrillic."""
+    """Whether `chunk`, a text without spaces, has combining marks, or letters not of Latin, Greek or Cyrillic.
+
+    Such text is divided by the rules of `text/words.py`.
+    """
     return not chunk.isascii() and any(
         (c.isalpha() and not (c < "\u0530" or "\u1e00" <= c < "\u2000"))
         or unicodedata.category(c) in ("Mn", "Mc", "Me", "Cf")
@@ -70,7 +76,7 @@ def _needs_other_rules(chunk: str) -> bool:
 
 
 def _between(text: str, start: int, end: int) -> Iterator[Word]:
-    """The words of `text` from `start` to `end`, as in `text/words.py`; but addresses and numbers are one word each."""
+    """Divide `text[start:end]` into words as `text/words.py` does, but keep each web address and number as one word."""
     for match in [*_ANYWHERE.finditer(text, start, end), None]:
         between = text[start : match.start() if match else end]
         yield from (Word(word.text, start + word.start, start + word.end) for word in words(between))
@@ -80,7 +86,10 @@ def _between(text: str, start: int, end: int) -> Iterator[Word]:
 
 
 def _divide(text: str, start: int, end: int, clitics: tuple[str, ...], last: int) -> Iterator[Word]:
-    """The words of `text` from `start` to `end`, a part without spaces. After `last` is only closing punctuation."""
+    """Divide `text[start:end]`, which has no spaces, into words; each of `clitics` becomes a separate word.
+
+    From the position `last` on, `text` has only quotes, brackets and spaces: a period just before it ends the sentence.
+    """
     for match in _pattern(clitics).finditer(text, start, end):
         cuts = [*match.span()]
         if match.lastgroup == "short":
@@ -94,7 +103,7 @@ def _divide(text: str, start: int, end: int, clitics: tuple[str, ...], last: int
 
 
 def _clitic_starts(match: re.Match[str], clitics: tuple[str, ...]) -> list[int]:
-    """The positions of the clitics at the end of a word: should|n't|'ve."""
+    """Return where each clitic at the end of the word `match` starts, as positions in the text: should|n't|'ve."""
     starts: list[int] = []
     rest = match.group().lower().replace("’", "'")
     if len(rest) != len(match.group()):  # a few letters become longer in lower case

@@ -23,17 +23,20 @@ BATCH_TOKENS = 2048  # of both sides, with padding
 
 
 class Aligner:
-    """Aligns words by the cross-attention of a model that reads a text and its translation; `choice` selects heads."""
+    """Aligns the words of texts and translations by the model's cross-attention under teacher forcing.
+
+    `choice` says which attention heads are used, and how links are chosen from their weights.
+    """
 
     def __init__(self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, choice: AlignmentHeads | None = None):
         self.model, self.source, self.target, self.choice = model, source, target, choice or AlignmentHeads()
         cross = [name for name in attention_hooks(model) if name.endswith("cross")]
         if not cross:
-            raise SettingsError("a model without attention to the source cannot align words; leave out --align")
+            raise SettingsError("a model without cross-attention cannot align words; leave out --align")
         self._taps = list(dict.fromkeys(head.attention for head in self.choice.heads)) or cross
 
     def align(self, texts: Sequence[str], targets: Sequence[str], batch_tokens: int = BATCH_TOKENS) -> list[Alignment]:
-        """Return the alignment of each text with its target; without links if one of the two is empty."""
+        """Return the word alignment of each text with its translation in `targets`; no links if either is empty."""
         choice = self.choice
         pairs, maps = self._map(texts, targets, [choice.shift], batch_tokens)
         return [
@@ -42,7 +45,7 @@ class Aligner:
         ]
 
     def add(self, translations: Sequence[Translation], batch_tokens: int = BATCH_TOKENS) -> list[Translation]:
-        """Return the translations and their alternatives with word alignments."""
+        """Return copies of the translations, with word alignments for them and for their n-best alternatives."""
         every = [one for best in translations for one in (best, *best.alternatives)]
         found = self.align([one.source for one in every], [one.text for one in every], batch_tokens)
         aligned = iter([replace(one, alignment=links) for one, links in zip(every, found, strict=True)])
@@ -52,9 +55,10 @@ class Aligner:
         ]
 
     def word_maps(self, texts: Sequence[str], targets: Sequence[str]) -> dict[bool, list[dict[str, Tensor]]]:
-        """Return `maps[shift][pair][layer]`: cross-attention [H heads, T target words, S source words].
+        """Return `maps[shift][pair][layer]`: cross-attention weights [H, T, S] between words, for T target words.
 
-        With `shift` False, a target word has the weights of the step that predicts it; with True, of the next step.
+        `layer` is the name of an attention module. With `shift` False, a target word has the weights of the decoding
+        step that predicts it; with `shift` True, those of the step after it, whose input is the word.
         """
         return self._map(texts, targets, (False, True), BATCH_TOKENS)[1]
 
@@ -84,7 +88,7 @@ class Aligner:
 
 
 class TextWords(NamedTuple):
-    """The tokens and words of a text."""
+    """A text as tokens and as words, and which words the tokens belong to."""
 
     spelled: str
     """The normalized text, as the tokens spell it."""
@@ -97,10 +101,10 @@ class TextWords(NamedTuple):
 
 
 def text_side(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None) -> TraceSide:
-    """Return the tokens of `text` and the end token, with their words and their character positions in `text`.
+    """Return the tokens of `text` (and the end token), its words, and their character positions in `text`.
 
-    `ids` are the token ids of `text`. The caller must give them for the output of a search, which may have divided the
-    text into other tokens than the tokenizer does.
+    `ids` are the token ids of `text`. They must be given for the output of a search, which may consist of other tokens
+    than the tokenizer makes from the text.
     """
     read = _read(tokenizer, text, ids)
     return place_in_text(read.side, read.spelled, text)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Request(TextRequest):
-    """Translate one text or several, with alternatives, scores, flags and alignments; all at once or streamed."""
+    """Body of POST /v1/translate: one or several texts to translate, and which details the response contains."""
 
     model: str = Field("", description="Name of a run; empty: chosen by the languages, or the only one.")
     source: str = Field("", description='Language code of the text; "auto": detected.')
@@ -42,7 +42,7 @@ class Request(TextRequest):
 
 
 class AlignmentResult(BaseModel):
-    """Which words are translations of each other."""
+    """Word alignment of a text and its translation: the words of both, and links between them."""
 
     source: list[str]
     target: list[str]
@@ -50,7 +50,7 @@ class AlignmentResult(BaseModel):
 
 
 class Result(BaseModel):
-    """A translation with its score and flags."""
+    """Translation of one text in the response of /v1/translate."""
 
     source: str
     text: str
@@ -67,14 +67,14 @@ class Result(BaseModel):
 
 
 class Results(BaseModel):
-    """One translation per text."""
+    """Response of /v1/translate: the name of the run, and one translation per text."""
 
     model: str
     results: list[Result]
 
 
 class Piece(NamedTuple):
-    """A text, or a part of a long text, in a queue. All texts of a batch have equal settings, `nbest` and `details`."""
+    """An item of a queue: a text or a part of a long text. `settings`, `nbest`, `details` are equal within a batch."""
 
     text: str
     settings: SearchSettings
@@ -83,7 +83,7 @@ class Piece(NamedTuple):
 
 
 class TranslationHandler:
-    """Translates for the server. `tasks.api.Host` documents the public methods."""
+    """Translates requests of the server with CTranslate2 or torch. `tasks.api.Host` documents the public methods."""
 
     def __init__(self, host: Host):
         self.host, self.run, settings = host, host.run, host.settings
@@ -100,7 +100,7 @@ class TranslationHandler:
         self._choose_queue = lru_cache(256)(self._find_queue)
 
     def full_for(self) -> float:
-        """Seconds until a request with the search settings of the run can be accepted."""
+        """Estimated seconds until a request with the search settings of the run can be accepted; 0 if it can be now."""
         return self._choose_queue(self.run.recipe.search)[0].full_for()
 
     async def answer(self, request: Request, *, deadline: float | None = None) -> list[dict[str, Any]]:
@@ -134,7 +134,10 @@ class TranslationHandler:
         deadline: float | None = None,
         **search: Any,
     ) -> list[Translation]:
-        """Translate texts of any length. `align` adds word alignments, `details` the log-probabilities of tokens."""
+        """Translate texts of any length. `align` adds word alignments, `details` the log-probabilities of tokens.
+
+        After `deadline` seconds, `TooLate` is raised. `search` overrides search settings of the run.
+        """
         end = None if deadline is None else asyncio.get_running_loop().time() + deadline
         settings = self._settings(nbest, search)
         with self.host.open_request():
@@ -168,14 +171,14 @@ class TranslationHandler:
         return cut() if sum(map(len, texts)) <= 2000 else await asyncio.to_thread(cut)
 
     def _find_queue(self, settings: SearchSettings) -> tuple[Queue, SearchSettings]:
-        """Return the queue for these settings, and the settings for texts that are already cut."""
+        """Return the queue (CTranslate2 or torch) for these settings, and the settings for already shortened texts."""
         engine = self.host.settings.engine
         fast = self._fast is not None and choose_engine(engine, self.run, settings) == "ctranslate2"
         whole = replace(settings, max_joined_tokens=settings.max_source_tokens)
         return self.decoding if fast else self.searching, whole
 
     def _settings(self, nbest: int, search: dict[str, Any]) -> SearchSettings:
-        """Return the search settings of the run, changed by `search`; by default, the beam size is at least `nbest`."""
+        """Return the search settings of the run with the changes `search`; raise a smaller default beam to `nbest`."""
         settings = self.run.recipe.search
         if nbest > settings.beam_size:
             search = {"beam_size": nbest} | search
@@ -204,7 +207,7 @@ make_handler = TranslationHandler
 
 
 def inspect(translator: Translator, run: Run, request: InspectRequest) -> dict[str, Any]:
-    """The data of /v1/inspect: what the model computes while it translates a sentence, without the disabled heads."""
+    """Return the data of /v1/inspect: attention, attribution, search etc. for a sentence, with some heads disabled."""
     from regard.layers.hooks import listen, without_heads
     from regard.tasks.translate.inspect.page import inspect_run
 
@@ -223,7 +226,10 @@ def inspect(translator: Translator, run: Run, request: InspectRequest) -> dict[s
 
 @lru_cache(64)
 def _measured(folder: Path) -> dict[str, dict[str, Any]]:
-    """The measurements stored in a run folder. Cached, because reading them computes a checksum of the weights."""
+    """Read the measurements of attention heads that earlier analyses stored in a run folder.
+
+    Cached, because reading them computes a checksum of the weights.
+    """
     from regard.run import Run
     from regard.tasks.translate.inspect.page import read_measured
 

@@ -51,20 +51,27 @@ MANY_LINES = 500
 
 
 def document_format(options: argparse.Namespace) -> str | None:
-    """Return the format of a file that is translated as a whole; None for lines of text."""
+    """Return the format of the document to translate, e.g. "html"; None for plain text, translated line by line."""
     ending = split_suffix(options.file)[0] if options.text is None else ""
     kind = options.format or (ending.removeprefix(".") if ending in FORMATS else "txt")
     return None if kind == "txt" else kind
 
 
 def read_document(options: argparse.Namespace, kind: str, run: Run) -> Document:
-    """Read the document to translate. Sets `options.align` if word alignments are needed to place its markup."""
-    is_whole = f"is for lines of text; {options.file} is translated as a whole ({kind})"
+    """Read the document to translate, of the format `kind` (e.g. "html").
+
+    Sets `options.align` if word alignments are needed to insert the markup into the translation.
+    """
     for name in ("json", "scores", "align", "search_tree", "resume", "prefix"):
         if getattr(options, name):
-            raise SettingsError(f"{_flag(name)} {is_whole}; --format txt translates it line by line")
+            raise SettingsError(
+                f"{_flag(name)} is for lines of text; {options.file} is translated as a whole ({kind}); "
+                "--format txt translates it line by line"
+            )
     if options.nbest > 1:
-        raise SettingsError(f"--nbest {is_whole}")
+        raise SettingsError(
+            f"--nbest is for lines of text; {options.file} is translated as a whole ({kind}); leave out --nbest"
+        )
     if options.out and not Path(options.out).absolute().parent.is_dir():
         raise SettingsError(f"--out {options.out}: there is no folder {Path(options.out).parent}; create it first")
     if options.text is not None:
@@ -163,7 +170,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(options: argparse.Namespace, opened: Run, settings: SearchSettings) -> Iterator[str]:
-    """Yield the lines to translate. With `search.long_lines = "refuse"`, a line that is too long is an error."""
+    """Yield the lines to translate: the argument TEXT, a file or standard input.
+
+    With `search.long_lines = "refuse"`, a line of more than `search.max_source_tokens` tokens is an error.
+    """
     if options.text is not None:
         lines = iter(options.text.rstrip("\n").split("\n"))
     elif options.file == "-":
@@ -183,7 +193,7 @@ def _lines(options: argparse.Namespace, opened: Run, settings: SearchSettings) -
 
 
 def given_text(given: str) -> str | None:
-    """Return the argument if it is the text to translate; None if it is "-" or the name of a file."""
+    """Return the command-line argument `given` if it is a text to translate; None if it is "-" or a file name."""
     # One word that ends in a dot and a suffix, as in "news.en", is a file name, even if there is no such file.
     named = re.fullmatch(r"\S*[^\s.]\.\w*[a-z]\w*", given, re.ASCII | re.IGNORECASE)
     if given == "-" or os.path.exists(given) or named:
@@ -196,30 +206,36 @@ def given_text(given: str) -> str | None:
 
 
 def check(options: argparse.Namespace, search: dict[str, Any], settings: SearchSettings) -> None:
-    """Raise an error if options contradict each other. `search` has only the settings that the user gave."""
+    """Raise an error if command-line options contradict each other.
+
+    `search` has the search settings that the user gave, `settings` all search settings.
+    """
     if options.nbest < 1:
-        raise SettingsError("--nbest must be at least 1")
+        raise SettingsError(f"--nbest must be at least 1, not {options.nbest}")
     if options.nbest > settings.beam_size and not settings.sample:
         raise SettingsError(f"--nbest {options.nbest} needs --beam {options.nbest} or more, not {settings.beam_size}")
     for name in ("temperature", "top_k", "top_p", "seed"):
         if name in search and not settings.sample:
             raise SettingsError(f"{_flag(name)} is for sampling: add --sample")
     if options.workers < 0:
-        raise SettingsError("--workers must not be negative")
+        raise SettingsError(f"--workers must be 0 (automatic) or more, not {options.workers}")
     if options.search_tree and not options.json:
         raise SettingsError("--search-tree is printed as JSON: add --json")
     if options.out and options.file != "-" and os.path.realpath(options.out) == os.path.realpath(options.file):
-        raise SettingsError(f"--out {options.out}: this is the file to translate; choose another name")
+        raise SettingsError(f"--out {options.out} is the file to translate; choose another name for the output")
     if options.quantization and options.engine == "torch":
-        raise SettingsError("--quantization is for CTranslate2; the torch engine uses float32")
+        raise SettingsError("--quantization is for --engine ctranslate2; --engine torch uses float32: leave one out")
     if options.resume and not options.out:
         raise SettingsError("--resume continues an output file: name the file with --out")
     if options.out and options.nbest > 1 and not options.json:
-        raise SettingsError("--out with --nbest needs --json, which writes one line per line of the input")
+        raise SettingsError("--out with --nbest needs --json: then every input line gives one output line")
 
 
 def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> tuple[Translate, str]:
-    """Return a function that translates with an engine that supports all options, and the name of the engine."""
+    """Return a function that translates texts with CTranslate2 or torch as the options require, and the engine's name.
+
+    `search` has the search settings that the user gave.
+    """
     from regard.tasks.translate.engine import open_fast
 
     opened.require_weights()
@@ -247,10 +263,10 @@ def _flag(name: str) -> str:
 
 
 def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: str = "") -> Translate:
-    """Return a function that translates with torch, in `processes` processes.
+    """Return a function that translates texts with torch and the ensemble of `runs`, in `processes` processes.
 
-    With `processes` = 0, it uses one process per core for many lines, otherwise one process. `asked_for` has arguments
-    of `Translator.translate`. `hint` is added to the error message if a worker process is killed.
+    0 processes: one per core for many lines, otherwise one. `asked_for` has keyword arguments of
+    `Translator.translate`. `hint` is added to the error message if a worker process is killed.
     """
     open_together(*runs)  # errors are reported once, not by every process
 
@@ -269,7 +285,10 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: s
 
 
 def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Translate, how: dict[str, Any]) -> int:
-    """Translate into the --out file; with --resume, continue it. `how` has the engine and the search settings."""
+    """Translate lines into the --out file; with --resume, continue it. Returns the exit code.
+
+    `how` has the name of the engine and the search settings, which must be the same when the file is continued.
+    """
     file: str = options.file
     shaping = ("nbest", "prefix", "scores", "align", "json", "search_tree")
     runs = [Run.open(folder) for folder in (options.run, *options.ensemble)]
@@ -304,7 +323,10 @@ def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Tran
 
 
 def show(answer: Translation, options: argparse.Namespace, number: int = 0) -> str:
-    """Format a translation for the output. With --nbest, each alternative is a line that begins with `number`."""
+    """Format a translation for the output. With --nbest, each alternative is a line that starts with `number`.
+
+    `number` is the number of the input line.
+    """
     if options.json:
         return json.dumps(answer.as_dict(), ensure_ascii=False)
     lines = []

@@ -26,7 +26,10 @@ _NAMES = {"bpe": "subwords (BPE)", "unigram": "subwords (unigram)", "word": "wor
 
 
 class PairExamples:
-    """Reads the corpora of a recipe, and holds out validation and test pairs if they have no corpora of their own."""
+    """The sentence pairs of a recipe, read from files: training, validation and test pairs.
+
+    If the recipe names no file for validation or test, some pairs of the training files are held out.
+    """
 
     test_has_loss: ClassVar[bool] = False
     """Whether the loss is reported for the test part, too."""
@@ -42,7 +45,9 @@ class PairExamples:
             corpora: tuple[Corpus, ...] = getattr(data, part)
             self._own[part] = [pair for corpus in corpora for pair in self._read(corpus) if _has_text(pair)]
             if corpora and not self._own[part]:
-                raise CorpusError(corpora[0].source, f"the {part} data has no pair with text on both sides")
+                raise CorpusError(
+                    corpora[0].source, f"the {part} data has no pair in which source and target are not empty"
+                )
         for number, corpus in enumerate(data.train):
             for pair in self._read(corpus):
                 self.counts[number] += 1
@@ -62,7 +67,7 @@ class PairExamples:
         return describe_parts("pairs", len(self), *held_out)
 
     def facts(self) -> PairFacts:
-        """Return the figures about the pairs that the plan needs."""
+        """Return the number of training pairs and the lengths of pairs, from which the plan chooses settings."""
         total = sum(self.counts)
         mean = sum(length * count for length, count in self.lengths.items()) / total
         longest_first = (repeat(length, self.lengths[length]) for length in sorted(self.lengths, reverse=True))
@@ -70,7 +75,7 @@ class PairExamples:
         return PairFacts(len(self), mean, long)
 
     def corpora(self) -> Iterator[tuple[Iterator[Pair], float]]:
-        """Yield the training pairs of each corpus, and the weight of the corpus."""
+        """For each training file, yield its pairs (without held-out ones) and its weight."""
         for number, corpus in enumerate(self.data.train):
             yield (pair for part, pair in self._with_parts(number) if part == TRAIN), corpus.weight
 
@@ -78,15 +83,18 @@ class PairExamples:
         return chain.from_iterable(pairs for pairs, _ in self.corpora())
 
     def held_out(self, part: str) -> list[Pair]:
-        """Return the pairs of the part "valid" or "test": from its own corpora, or held out of the training data."""
+        """Return the validation or test pairs: from their own files, or held out from the training files.
+
+        `part` is "valid" or "test".
+        """
         return self._own[part] or self._held_out[part]
 
     def texts(self) -> Iterator[str]:
-        """Yield the texts that a joint vocabulary is trained on."""
+        """Yield the sources and targets of all training pairs, to train a joint vocabulary."""
         return chain.from_iterable(self.train())
 
     def fit_to(self, source: Tokenizer, max_length: int) -> None:
-        """Does nothing: the store leaves out long pairs. Chat overrides it to shorten contexts to `max_length`."""
+        """Shorten sources to `max_length` tokens. Does nothing here, as long pairs are left out; chat overrides it."""
 
     @property
     def smallest(self) -> int:
@@ -107,7 +115,7 @@ class PairExamples:
         return found
 
     def _with_parts(self, number: int) -> Iterator[tuple[int, Pair]]:
-        """Yield the pairs of the training corpus with index `number`, each with the index of its part in `PARTS`."""
+        """Yield (part, pair) for all pairs of a training file; `part` is an index in `PARTS`, `number` the file's."""
         parts = islice(self.parts, sum(self.counts[:number]), None) if self.parts else repeat(TRAIN)
         return zip(parts, self._read(self.data.train[number]), strict=False)
 
@@ -118,7 +126,10 @@ class PairExamples:
 def prepare(
     run: Run, recipe: Recipe, examples: PairExamples, log: Log, vocabularies: tuple[Tokenizer, Tokenizer] | None
 ) -> None:
-    """Write vocabularies, the token store and the held-out pairs into the run; train vocabularies if none are given."""
+    """Write source and target vocabulary, encoded training pairs and held-out pairs into the run.
+
+    The vocabularies are trained unless they are given.
+    """
     if not vocabularies:
         settings, seed = recipe.tokenizer, recipe.train.seed
         log(f"training a vocabulary of {settings.vocab_size:,} {_NAMES[settings.kind]}")
@@ -134,12 +145,14 @@ def prepare(
 def write_store(
     run: Run, recipe: Recipe, examples: PairExamples, vocabularies: tuple[Tokenizer, Tokenizer], log: Log
 ) -> None:
-    """Encode the pairs, and write the token store and the held-out pairs into the run."""
+    """Encode the training pairs with source and target vocabulary; write them and the held-out pairs into the run."""
     source, target = vocabularies
     examples.fit_to(source, recipe.data.max_length)
     parts = {part: list(filter(_has_text, examples.held_out(part))) for part in HELD_OUT}
     if not parts["valid"]:
-        raise CorpusError(recipe.data.train[0].source, "no held-out pair has text on both sides")
+        raise CorpusError(
+            recipe.data.train[0].source, "source or target is empty in every held-out pair; check the data"
+        )
     for part, pairs in parts.items():
         if pairs:
             parts[part] = _leave_out_long(pairs, part, recipe.data, vocabularies, log, examples.test_has_loss)
@@ -148,7 +161,7 @@ def write_store(
         # No variable holds the store: Windows cannot rename the folder while a file in it is mapped.
         if not len(build_store(folder / "train", examples.corpora(), source, target, recipe.data.max_length)):
             limit = f"data.max_length = {recipe.data.max_length} tokens"
-            raise CorpusError("training data", f"no pair has text on both sides within {limit}")
+            raise CorpusError("training data", f"every pair has an empty source or target, or is longer than {limit}")
 
 
 def _has_text(pair: Pair) -> bool:
@@ -158,9 +171,11 @@ def _has_text(pair: Pair) -> bool:
 def _leave_out_long(
     pairs: list[Pair], part: str, data: DataSettings, vocabularies: Sequence[Tokenizer], log: Log, test_has_loss: bool
 ) -> list[Pair]:
-    """Return the pairs with at most 4 * `data.max_length` tokens on each side: the pairs that are scored.
+    """Return the held-out pairs whose source and target have at most 4 * `data.max_length` tokens.
 
-    Logs how many pairs are left out, and how many of the others are too long for the loss (`data.max_length`).
+    Logs how many pairs are left out, and how many of the others are only scored: those with more than
+    `data.max_length` tokens do not count in the loss. `part` is "valid" or "test"; `test_has_loss`: whether a loss is
+    computed for "test".
     """
     name, has_loss = ("validation", True) if part == "valid" else (part, test_has_loss)
     limit, scored = data.max_length, 4 * data.max_length  # the time of TER grows with the cube of the length
@@ -168,7 +183,7 @@ def _leave_out_long(
     lengths = [max(len(one), len(other)) for one, other in zip(*sides, strict=True)]
     if has_loss and min(lengths) > limit:
         corpora: tuple[Corpus, ...] = getattr(data, part) or data.train
-        problem = f"no {name} pair has at most {limit} tokens on each side"
+        problem = f"every {name} pair has a source or target of more than {limit} tokens"
         raise CorpusError(corpora[0].source, f"{problem}; raise data.max_length")
     left_out, no_loss = sum(length > scored for length in lengths), sum(limit < length <= scored for length in lengths)
     if left_out:

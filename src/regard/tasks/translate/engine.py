@@ -52,7 +52,7 @@ DEPENDENT = {"temperature", "top_k", "top_p", "epsilon_cutoff", "seed", "diversi
 
 
 class EngineHypothesis(NamedTuple):
-    """One output of CTranslate2."""
+    """One translation that CTranslate2 returns: token ids, score, whether it ended, log-probabilities."""
 
     tokens: tuple[int, ...]
     """Token ids, without the end token."""
@@ -64,7 +64,10 @@ class EngineHypothesis(NamedTuple):
 
 
 class Engine:
-    """A converted model, run by one single-threaded worker per core: faster than one worker with many threads."""
+    """Runs a converted model in CTranslate2. `folder`: the model; `workers`: threads, 0 for one per core.
+
+    Each worker translates its own batches on one core, which is faster than one batch on all cores.
+    """
 
     def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, *, workers: int = 0):
         import ctranslate2
@@ -87,7 +90,7 @@ class Engine:
     def translate(
         self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Any
     ) -> list[list[EngineHypothesis]]:
-        """Return the hypotheses of each sentence, best first; arguments as in `translate_unordered`."""
+        """Return the hypotheses of each source sentence, best first; arguments as in `translate_unordered`."""
         found = dict(self.translate_unordered(sources, longest, **search))
         return [found[place] for place in range(len(sources))]
 
@@ -103,15 +106,16 @@ class Engine:
         no_repeat_ngram_size: int = 0,
         min_length: int = 0,
     ) -> Iterator[tuple[int, list[EngineHypothesis]]]:
-        """Yield the index of each sentence and its best hypotheses, as soon as they are found.
+        """Yield the index of each source sentence and its `hypotheses` best outputs, as soon as they are found.
 
-        `longest` has the maximum length of each output, counted with the end token; `min_length` is the minimum length,
-        counted without it. Scores are divided by length ** `penalty`.
+        `sources` are token ids. `longest` has the maximum length of each output, including the end token; `min_length`
+        is the minimum length without it. Scores are log-probabilities divided by length ** `penalty`.
         """
         if sources and (most := max(map(len, sources)) + 1) > self.longest:
-            problem = f"a sentence of {most} tokens is longer than the {self.longest} positions of the exported model"
-            advice = f"set search.max_source_tokens below {self.longest}, so that long lines are split"
-            raise ModelError(f"{problem}; shorten the sentence, or {advice}")
+            raise ModelError(
+                f"a sentence has {most} tokens, more than the {self.longest} positions of the exported model; shorten "
+                f"it, or set search.max_source_tokens below {self.longest}, so that long lines are split"
+            )
         longest = [min(limit, self.longest) for limit in longest]
         exact = stop == "exact"
         options = {
@@ -136,7 +140,7 @@ class Engine:
             yield place, self._read(result, hypotheses)
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Return the log-probability of each token of each target and, last, of the end token."""
+        """For each pair, return the log-probability of each target token and, last, of the end token."""
         pairs = _spell(sources, self.source), _spell(targets, self.target)
         return [result.log_probs for result in self._translator.score_batch(*pairs, max_batch_size=BATCH)]
 
@@ -147,7 +151,10 @@ class Engine:
         longest: Sequence[int],
         search: Mapping[str, Any],
     ) -> Iterator[tuple[Sequence[int], list[TranslationResult]]]:
-        """Send all batches to the workers, then yield each batch with its results."""
+        """Send all batches to CTranslate2, then yield each batch with its results.
+
+        A batch is a list of indices of `sources`. `longest`: maximum length of each output; `search`: further options.
+        """
         limits = [max(longest[place] for place in batch) for batch in batches]
         pending = [
             self._translator.translate_batch(
@@ -182,12 +189,16 @@ def _spell(sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[lis
 
 
 def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0, log: Log | None = None) -> Engine:
-    """Open the engine of a run. One process converts the model on first use, or if the weights have changed."""
+    """Open a run in CTranslate2. Converts the model first if there is no conversion of the present weights.
+
+    `workers`: number of threads; 0: one per core.
+    """
     require_exportable(run.recipe, "ctranslate2", where=run.folder)
     folder = engine_folder(run, quantization)
     if not _is_current(folder, run, log):
         if not os.access(run.folder, os.W_OK):
-            raise UnwritableError(f"{folder}: cannot be written (no permission)")  # checked before a long conversion
+            # Checked before a long conversion.
+            raise UnwritableError(f"{folder}: the model converted for CTranslate2 cannot be written (no permission)")
         with exporting(run):
             if not _is_current(folder, run):
                 export_run(run, "ctranslate2", folder, quantization=quantization)
@@ -198,7 +209,7 @@ def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int =
 
 
 def _is_current(folder: Path, run: Run, log: Log | None = None) -> bool:
-    """Whether the folder contains a conversion of the run's weights with correct checksums."""
+    """Whether `folder` contains a CTranslate2 model made from the present weights of the run, and no damaged file."""
     if read_mark(folder).get("fingerprint") != fingerprint(run):
         return False
     wrong = [f"{name} is {problem}" for name, problem in check_export(folder).items() if problem]
@@ -212,9 +223,9 @@ def engine_folder(run: Run, quantization: Quantization) -> Path:
 
 
 def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_limit: bool) -> list[list[int]]:
-    """Return batches of sentence indices, longest sentences first. `longest`: the maximum length of each output.
+    """Divide sentences of similar length into batches, and return the indices in each batch, longest sentences first.
 
-    If `one_limit`, all sentences of a batch have the same maximum length of the output.
+    `longest`: the maximum length of each output; if `one_limit`, it is the same for all sentences of a batch.
     """
     batches: list[list[int]] = []
     for place in sorted(range(len(sources)), key=lambda place: (-len(sources[place]), -longest[place])):
@@ -226,7 +237,7 @@ def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_
 
 
 class FastTranslator:
-    """Translates with CTranslate2, as `Translator` does with torch."""
+    """Translates texts with CTranslate2. `Translator` does the same with torch."""
 
     def __init__(self, engine: Engine, search: SearchSettings, scripts: Scripts = None):
         self.engine, self.search, self.scripts = engine, search, scripts
@@ -234,7 +245,10 @@ class FastTranslator:
     def translate(
         self, texts: Sequence[str], *, nbest: int = 1, details: bool = False, **search: Any
     ) -> list[Translation]:
-        """Translate texts. `details` adds log-probabilities, which takes time. Keywords override `search` settings."""
+        """Translate texts of any length. `search` overrides search settings of the run, e.g. beam_size=1.
+
+        `details` adds the log-probabilities of tokens, which takes more time.
+        """
         settings, once = replace(self.search, **search), partial(self._search, nbest=nbest, details=details)
         return in_pieces(
             texts, self.engine.source, settings, lambda pieces: search_with_retries(pieces, settings, once)
@@ -269,10 +283,10 @@ class FastTranslator:
         settings: SearchSettings,
         details: bool,
     ) -> Iterator[tuple[int, list[EngineHypothesis]]]:
-        """Yield the hypotheses with log-probabilities (if `details`) and, after a constrained search, new scores.
+        """Yield the hypotheses `found` with log-probabilities of tokens (if `details`) and corrected scores.
 
-        A constrained search forbids some tokens, and CTranslate2 renormalizes the probabilities of the others. The new
-        scores are computed without constraints.
+        `found` has the index of each source and its hypotheses. Scores change only after a search with constraints,
+        which forbid some tokens: CTranslate2 renormalizes the probabilities of the other tokens, our scores do not.
         """
         is_constrained = settings.no_repeat_ngram_size > 0 or settings.min_length > 0
         asked = [(sources[number], one.tokens) for number, hypotheses in found for one in hypotheses]
@@ -295,10 +309,10 @@ def open_fast(
     quantization: Quantization = "int8",
     log: Log | None = None,
 ) -> FastTranslator | None:
-    """Open the run with CTranslate2, or return None if torch must be used (`choose_engine`).
+    """Open the run with CTranslate2, or return None if torch is to be used (see `choose_engine`).
 
-    With "auto", the result is also None if the converted model cannot be written. `asked`: given command-line options
-    that need torch.
+    If `wanted` is "auto", the result is also None if the converted model cannot be written into the run folder.
+    `asked`: the options on the command line that need torch.
     """
     if choose_engine(wanted, run, search, asked) == "torch":
         return None
@@ -313,16 +327,16 @@ def open_fast(
 
 
 def load_fast(run: Run, quantization: Quantization = "int8", log: Log | None = None) -> FastTranslator:
-    """Open a run with CTranslate2 (see `open_engine`)."""
+    """Return a translator that uses CTranslate2; converts the model of the run if necessary (see `open_engine`)."""
     return FastTranslator(open_engine(run, quantization, log=log), run.recipe.search, target_scripts(run))
 
 
 def choose_engine(wanted: EngineName, run: Run, search: SearchSettings, asked: Sequence[str] = ()) -> EngineName:
-    """Return the engine to use. "auto" is CTranslate2 if it supports the settings, else torch.
+    """Return "ctranslate2" or "torch". If `wanted` is "auto", CTranslate2 is used if it supports all settings.
 
-    If "ctranslate2" is `wanted` but does not support the settings, an error is raised. `asked` has the given
-    command-line options that need torch. "auto" also chooses torch for `stop = "exact"`, which is slow in CTranslate2,
-    and for blocked n-grams and minimum lengths, for which CTranslate2 may find other translations.
+    If "ctranslate2" is `wanted` but does not support the settings, an error is raised. `asked` are the options on the
+    command line that need torch. "auto" also chooses torch for `stop = "exact"`, which is slow in CTranslate2, and for
+    blocked n-grams and minimum lengths, for which CTranslate2 may find other translations.
     """
     torch_is_better = search.no_repeat_ngram_size or search.min_length or search.stop == "exact"
     if wanted == "torch" or (wanted == "auto" and torch_is_better):
@@ -340,7 +354,7 @@ def choose_engine(wanted: EngineName, run: Run, search: SearchSettings, asked: S
 
 
 def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs: Sequence[Pair]) -> str:
-    """Return a line that compares BLEU on `pairs` of the quantized model in `folder` and of the model in float32."""
+    """Return a line of text with BLEU on `pairs` for the quantized model in `folder` and for the float32 model."""
     from regard.tasks.translate.evaluate import score_translations
 
     search, (source, target) = run.recipe.search, run.tokenizers

@@ -41,7 +41,10 @@ FEW = 20
 
 
 class Metric(NamedTuple):
-    """A metric of N sentences, as C counts (e.g. of n-grams) per sentence, whose sums give the score of any set."""
+    """A corpus metric such as BLEU for N translations, stored as C counts (e.g. of n-grams) for each sentence.
+
+    The score of any set of the sentences is computed from the sums of their counts.
+    """
 
     of_totals: Callable[[Array], float]
     """Computes the score from the sums of the C counts."""
@@ -50,18 +53,21 @@ class Metric(NamedTuple):
     counts_NC: Array
 
     def score(self, times_N: Array | None = None) -> float:
-        """Return the score of the test set, or of a resampled set that contains sentence n `times_N[n]` times."""
+        """Return the score of all sentences, or of a bootstrap sample that contains sentence n `times_N[n]` times."""
         return self.of_totals(self.counts_NC.sum(0) if times_N is None else times_N @ self.counts_NC)
 
 
 def measure(translations: Sequence[str], references: Sequence[str]) -> dict[str, Metric]:
-    """Compute the counts for BLEU, chrF and TER of translations with one reference each."""
+    """Return BLEU, chrF and TER by name, as `Metric`s, for translations with one reference each."""
     pairs = list(zip(translations, references, strict=True))
     return {"bleu": _bleu(pairs), "chrf": _chrf(pairs), "ter": _ter(pairs)}
 
 
 def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """Counts for BLEU: length, reference length, then matching n-grams and all n-grams for n = 1 to 4."""
+    """BLEU of pairs (translation, reference).
+
+    Counts of a pair: length, reference length, 4 numbers of matching n-grams (n = 1 to 4), 4 numbers of all n-grams.
+    """
     from sacrebleu import BLEU
 
     counter = BLEU(effective_order=True)  # this option avoids warnings and does not change the counts
@@ -80,9 +86,10 @@ def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
 
 
 def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """Counts for chrF (Popović 2015): for n = 1 to 6, n-grams of the translation, of the reference, and matching ones.
+    """The chrF score (Popović 2015) of pairs (translation, reference).
 
-    sacreBLEU does not expose these counts. Tests compare the scores with those of sacreBLEU.
+    Counts of a pair, for n = 1 to 6: character n-grams in the translation, in the reference, and matching ones.
+    sacreBLEU does not expose these counts; the scores are equal to those of sacreBLEU.
     """
     from sacrebleu import CHRF
 
@@ -110,7 +117,7 @@ def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
 
 
 def _ter(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """Counts for TER: edits, reference length."""
+    """TER of pairs (translation, reference). Counts of a pair: edits, reference length."""
     from sacrebleu import TER
 
     metric = TER()
@@ -130,14 +137,14 @@ def _signature(metric: Any) -> str:  # sacreBLEU has no types
 
 
 class BootstrapScore(NamedTuple):
-    """A score of the test set, and the scores of R resampled test sets; R = 0 if there are too few sentences."""
+    """The score of the test set, and of R bootstrap samples of it; R = 0 if it has fewer than 20 sentences."""
 
     score: float
     resampled_R: Array
 
 
 def score_all(systems: Sequence[Mapping[str, Metric]]) -> list[dict[str, BootstrapScore]]:
-    """Compute all metrics of all systems on the same resampled test sets, so that systems can be compared."""
+    """Bootstrap the metrics of each system: scores of the test set and of samples, the same for all systems."""
     measures = [one for system in systems for one in system.values()]
     draws, sentences = np.random.default_rng(SEED), len(measures[0].counts_NC)
     samples = SAMPLES if sentences >= FEW else 0
@@ -152,7 +159,10 @@ def score_all(systems: Sequence[Mapping[str, Metric]]) -> list[dict[str, Bootstr
 
 
 def interval(scores_R: Array) -> Interval | None:
-    """Return the interval that contains 95 % of the resampled scores; None if there are no scores."""
+    """Return the 95 % confidence interval: the 2.5th and 97.5th percentile of the scores of R bootstrap samples.
+
+    None if R = 0.
+    """
     if not len(scores_R):
         return None
     outside, ordered = len(scores_R) // 40, np.sort(scores_R)
@@ -160,7 +170,10 @@ def interval(scores_R: Array) -> Interval | None:
 
 
 class Difference(NamedTuple):
-    """The difference of two systems by a metric: first score minus second score, its interval and p-value."""
+    """Comparison of two systems by one metric: first score minus second score, 95 % interval, p-value, better system.
+
+    `interval` and `p` are None if there are too few sentences.
+    """
 
     difference: float
     interval: Interval | None
@@ -170,7 +183,7 @@ class Difference(NamedTuple):
 
 
 def compare(name: str, first: BootstrapScore, second: BootstrapScore) -> Difference:
-    """Compare two systems by the metric `name`."""
+    """Compare two systems by the metric `name` ("bleu", "chrf" or "ter")."""
     difference, difference_R = first.score - second.score, first.resampled_R - second.resampled_R
     p = p_value(difference, difference_R) if len(difference_R) else None
     is_first_better = (difference > 0) == (METRICS[name]["better"] == "higher")
@@ -180,7 +193,11 @@ def compare(name: str, first: BootstrapScore, second: BootstrapScore) -> Differe
 
 
 def p_value(difference: float, difference_R: Array) -> float:
-    """Return the probability that a difference at least this large occurs by chance."""
+    """Return the two-sided p-value of the paired bootstrap test, computed as in sacreBLEU.
+
+    `difference` is the difference of two systems on the test set, `difference_R` that on R bootstrap samples. The
+    p-value is (k + 1) / (R + 1), if in k samples abs(difference_R), minus its mean, is larger than abs(difference).
+    """
     if not difference_R.any():
         return 1.0  # equal outputs; sacreBLEU returns 0.001
     sizes_R = np.abs(difference_R)
@@ -189,19 +206,22 @@ def p_value(difference: float, difference_R: Array) -> float:
 
 
 def by_length(sources: Sequence[str]) -> dict[str, Rows]:
-    """Return the indices of the sentences in each length bucket, without empty buckets."""
+    """Return the indices of the sentences in each bucket of source lengths ("1-10" words, ...); no bucket is empty."""
     lengths = [len(source.split()) for source in sources]
     found = np.searchsorted(list(BUCKETS.values()), lengths)
     return {name: rows for place, name in enumerate(BUCKETS) if len(rows := np.flatnonzero(found == place))}
 
 
 def score_translations(translations: Sequence[str], references: Sequence[str], names: Iterable[str] = METRICS) -> Json:
-    """Return sacreBLEU's scores for one reference per translation, the number of translations, and signatures."""
+    """Return sacreBLEU's scores by name ("bleu", ...), "sentences" (their number) and "signatures" (one per metric).
+
+    Each translation has one reference; `names` selects metrics.
+    """
     if len(translations) != len(references):
         problem = f"{len(references)} lines for {len(translations)} translations"
         raise CorpusError("references", f"{problem}; give one reference for each translation")
     if not translations:
-        raise CorpusError("references", "there is nothing to score")
+        raise CorpusError("references", "there is nothing to score; give at least one translation and its reference")
     from sacrebleu import BLEU, CHRF, TER
 
     known = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
@@ -212,14 +232,14 @@ def score_translations(translations: Sequence[str], references: Sequence[str], n
 
 
 def quick_scores(translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """Return BLEU and chrF, without TER, which is slow; for validation during training."""
+    """Return "bleu" and "chrf" for validation during training; TER is left out because it is slow."""
     found = score_translations(translations, references, ("bleu", "chrf"))
     return {name: found[name] for name in ("bleu", "chrf")}
 
 
 @dataclass(frozen=True)
 class System:
-    """A run, or a file of translations, with its translations of the test set."""
+    """A system to evaluate (a run, or a file of translations): its name, translations of the test set and flags."""
 
     name: str
     translations: Sequence[str]
@@ -229,7 +249,10 @@ class System:
 
     @classmethod
     def of_texts(cls, name: str, texts: Sequence[str], pairs: Sequence[Pair], language: str) -> System:
-        """Return the system of a file of translations. Flags that need a model are not found."""
+        """Return a system whose translations `texts` come from a file.
+
+        `pairs` is the test set, `language` the code of the target language, used to flag translations in wrong scripts.
+        """
         scripts = language_scripts(language)
         flags = [
             find_flags(pair.source, text, True, scripts) if pair.source.strip() else ()
@@ -247,9 +270,10 @@ def evaluation(
     test: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
 ) -> Json:
-    """Return scores with intervals, by length and per sentence, and the comparison with the system `against`.
+    """Return scores with intervals, by sentence length and per sentence, and the comparison with the system `against`.
 
-    `test` has the names of the files. The terminal, the page and --json show this data (docs/evaluation.md).
+    This is what --json prints (docs/evaluation.md). `test` has the file names of the test set under "source" and
+    "target"; `notes` are sentences that are shown below the scores.
     """
     systems = [one for one in (system, against) if one]
     measures = [measure(one.translations, [pair.target for pair in pairs]) for one in systems]
@@ -303,7 +327,7 @@ def _scores(found: Mapping[str, BootstrapScore]) -> Json:
 
 
 def _conclude(first: str, second: str, compared: Mapping[str, Difference]) -> str:
-    """Return a sentence that says which system is better, and by which metrics."""
+    """Return a sentence that says which of two systems (names `first`, `second`) is better, and by which metrics."""
     if all(one.p == 1 for one in compared.values()):
         return f"{first} and {second} have the same score by every metric."
     if any(one.p is None for one in compared.values()):
@@ -328,7 +352,10 @@ def _conclude(first: str, second: str, compared: Mapping[str, Difference]) -> st
 def _lines(
     pairs: Sequence[Pair], systems: Sequence[System], groups: Mapping[str, Rows], chrf: Sequence[Metric]
 ) -> Iterator[Json]:
-    """Yield each sentence pair with its translations and their chrF (BLEU is not reliable for single sentences)."""
+    """Yield, for each sentence pair, the translations of all systems with their flags and sentence-level chrF.
+
+    `groups`: indices of the sentences in each bucket of source lengths; `chrf`: the metric of each system.
+    """
     bucket_of = {place: name for name, rows in groups.items() for place in rows.tolist()}
     scores = [[round(one.of_totals(counts_C), 2) for counts_C in one.counts_NC] for one in chrf]
     for place, pair in enumerate(pairs):
@@ -343,6 +370,9 @@ def _lines(
 
 
 def select_examples(lines: Sequence[Json], count: int) -> list[tuple[int, Json]]:
-    """Return `count` sentences with line numbers: with the lowest chrF or, for two systems, the largest difference."""
+    """Return the `count` sentences with the lowest chrF or, for two systems, with the largest difference in chrF.
+
+    `lines` come from `evaluation`; each sentence is returned with its line number, starting at 1.
+    """
     ranks = [-abs(line["difference"]) if "difference" in line else line["chrf"] for line in lines]
     return sorted(enumerate(lines, 1), key=lambda item: ranks[item[0] - 1])[:count]

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     texts = {one: list(read_lines(one)) for one in opened if isinstance(one, Path)}
     for path, lines in texts.items():  # reported before a model is loaded
         if len(lines) != len(pairs):
-            problem = f"ends here with {len(lines):,} lines, but {options.source} has {len(pairs):,}"
+            problem = f"the file ends after {len(lines):,} lines, but {options.source} has {len(pairs):,}"
             raise CorpusError(path, f"{problem}; the two must match line by line", line=len(lines))
 
     from regard.tasks.translate.evaluate import System, evaluation
@@ -109,16 +109,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace, opened: Sequence[Run | Path], search: Json) -> None:
-    """Raise an error if options contradict each other, before anything is loaded."""
+    """Raise an error if command-line options contradict each other.
+
+    `opened`: the systems to score, runs or files of translations; `search`: search settings on the command line.
+    """
     if options.examples < 0:
-        raise SettingsError("--examples must not be negative")
+        raise SettingsError(f"--examples must be 0 or more, not {options.examples}")
     if options.ensemble and not isinstance(opened[0], Run):
-        raise SettingsError(f"--ensemble: {options.run} is a file of translations; an ensemble needs runs")
+        raise SettingsError(f"--ensemble: {options.run} is a file of translations; give a run, or leave out --ensemble")
     if search and not any(isinstance(one, Run) for one in opened):
-        raise SettingsError("search settings are for runs; a file of translations is scored as it is")
+        raise SettingsError("search settings are only for runs, not for files of translations; leave them out")
     other = options.compare_with
     if other and not options.ensemble and Path(options.run).resolve() == Path(other).resolve():
-        raise SettingsError(f"--compare-with {other}: the same as {options.run}; give another run or file")
+        raise SettingsError(f"--compare-with {other}: this is the same as {options.run}; give another run or file")
     if options.page:
         page = Path(options.page)
         if page.suffix.lower() not in (".html", ".htm") or page.is_dir():
@@ -131,7 +134,7 @@ def check(options: argparse.Namespace, opened: Sequence[Run | Path], search: Jso
 
 
 def _names(options: argparse.Namespace) -> list[str]:
-    """Return the name of each system: the last part of its path, or the whole path if two paths end the same."""
+    """Return the names of the systems to score: the last parts of their paths, or whole paths if two are equal."""
     systems = [[options.run, *options.ensemble], *([[options.compare_with]] if options.compare_with else [])]
     paths = {Path(one).resolve() for members in systems for one in members}
     is_unique = len({path.name for path in paths}) == len(paths)
@@ -139,7 +142,7 @@ def _names(options: argparse.Namespace) -> list[str]:
 
 
 def _languages(opened: Sequence[Run | Path]) -> tuple[Languages, list[str]]:
-    """Return the languages of the first run, and a note if the second run has other languages."""
+    """Return the languages of the first run, and a list of notes: one if the second run has other languages."""
     data = [one.recipe.data for one in opened if isinstance(one, Run)]
     found = [Languages(one.source_language, one.target_language) for one in data]
     if len(set(found)) < 2:
@@ -151,7 +154,10 @@ def _languages(opened: Sequence[Run | Path]) -> tuple[Languages, list[str]]:
 def _translated(
     name: str, run: Run, pairs: Sequence[Pair], search: Json, ensemble: list[str], engine: EngineName
 ) -> System:
-    """Translate the test set with a run or an ensemble; a large test set with several processes."""
+    """Translate the test set `pairs` with a run, or with the ensemble of it and the runs `ensemble`.
+
+    `name` is the name of the system in the output, `search` has search settings that differ from those of the run.
+    """
     from regard.system import usable_cores
     from regard.tasks.translate.cli import MANY_LINES, Translate, by_torch, log
     from regard.tasks.translate.engine import open_fast
@@ -178,7 +184,7 @@ def _translated(
 
 
 def show(found: Json, examples: int) -> None:
-    """Print the scores, the conclusion of the comparison, scores by length, flags and sentences."""
+    """Print an evaluation as text: scores, comparison, scores by length, numbers of flags, and `examples` sentences."""
     from regard.tasks.translate.evaluate import select_examples
 
     systems = [found, found["against"]] if found["against"] else [found]
@@ -204,7 +210,10 @@ def show(found: Json, examples: int) -> None:
 
 
 def _show_scores(found: Json, systems: Sequence[Json], labels: Mapping[str, str]) -> None:
-    """Print one row per metric; if the output is not a terminal, the last column is the signature."""
+    """Print a table with one row per metric; if the output is not a terminal, the last column is the signature.
+
+    `systems`: the evaluated systems, one or two entries of `found`; `labels`: the displayed name of each metric.
+    """
     differences = found["differences"]
     names = [cell for one in systems for cell in (one["name"], "95 %")]
     headings = ["metric", *names, *(["difference", "95 %", "p"] if differences else [])]
@@ -274,7 +283,7 @@ def _made(line: Json) -> list[Json]:
 
 
 def _marked(text: str, reference: str) -> Text:
-    """Return the translation. Words that are not in the reference, or not in this order, are colored."""
+    """Return the translation `text`, with color on the words that are not in the reference, or in another order."""
     from rich.text import Text
 
     words, marked = printable(text).split(), Text()

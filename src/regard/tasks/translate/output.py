@@ -25,7 +25,7 @@ CHUNK = 2000
 
 
 def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 0.05) -> Iterator[list[str]]:
-    """Yield the lines of a pipe in lists of at most `size`. No line waits longer than `delay` seconds."""
+    """Yield the lines of a pipe in lists of at most `size`: as many as have arrived `delay` seconds after the first."""
     waiting: queue.Queue[tuple[float, str | BaseException | None]] = queue.Queue(maxsize=4 * size)
 
     def read() -> None:
@@ -59,10 +59,11 @@ def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 
 def translate_document(
     document: Document, translate: Callable[[list[str]], list[Translation]], advance: Callable[[int], None]
 ) -> tuple[str | bytes, list[str]]:
-    """Translate a document; equal texts are translated once. `advance` is called with the number of new translations.
+    """Translate the texts of a document. Texts that occur several times are translated once.
 
-    Returns the new document, and the addresses, placeholders and numbers that are missing in translations. In the
-    document, missing addresses and placeholders have been restored; numbers have not.
+    Returns the translated document, and a list of the addresses, placeholders and numbers that the translations of the
+    model lack. Addresses and placeholders have been restored in the document; numbers have not. `advance` is called
+    with the number of texts after each chunk, to show progress.
     """
     translations: dict[str, Translation] = {}
     for chunk in chunks(dict.fromkeys(document.texts), CHUNK):
@@ -74,9 +75,9 @@ def translate_document(
 
 
 class TranslationFile(AbstractContextManager["TranslationFile"]):
-    """An output file that is written as FILE.part and renamed when complete. An interrupted file can be resumed.
+    """An output file of translations, written as FILE.part and renamed when complete.
 
-    `job` describes the input and the settings. A partial file of another job is not resumed.
+    If `resume`, an interrupted file is continued, but only if it has the same `job`: the input, runs and settings.
     """
 
     def __init__(self, path: Path, job: Mapping[str, Any], *, resume: bool):
@@ -88,7 +89,7 @@ class TranslationFile(AbstractContextManager["TranslationFile"]):
         self._read: tuple[int, str] = (0, "")
         self.done = 0
         if self.path.is_dir():
-            raise CorpusError(str(path), "is a folder; name a file")
+            raise CorpusError(str(path), "is a folder; give the name of a file")
         try:
             if not self.is_stream:
                 self.done = self._begin(resume)
@@ -97,24 +98,31 @@ class TranslationFile(AbstractContextManager["TranslationFile"]):
             raise CorpusError(str(path), f"cannot be written ({error.strerror})") from None
 
     def _begin(self, resume: bool) -> int:
-        """Return the number of complete lines in the partial file, after removing an incomplete last line."""
+        """Create FILE.part.json or, to resume, check it. Returns the number of lines that are already in FILE.part.
+
+        An incomplete last line of FILE.part is removed.
+        """
         if not self.part.exists():
             if resume and self.path.exists():
-                raise SettingsError(f"{self.path}: is complete; leave out --resume to translate again")
+                raise SettingsError(f"{self.path}: the file is complete; leave out --resume to translate again")
             write_atomically(self._note, json.dumps(self._job).encode())
             return 0
         if not resume:
-            raise SettingsError(f"{self.part}: from an interrupted translation; add --resume, or remove this file")
+            raise SettingsError(
+                f"{self.part}: left by an interrupted translation; continue it with --resume, or remove the file"
+            )
         try:
             noted = json.loads(self._note.read_text(encoding="utf-8"))
         except FileNotFoundError:
             noted = {}
         except ValueError:
-            raise SettingsError(f"{self._note}: damaged; remove it and {self.part}, and start again") from None
+            raise SettingsError(f"{self._note}: damaged; remove it and {self.part}, and translate again") from None
         count, digest = noted.pop("read", (0, ""))
         self._read = (int(count), str(digest))
         if noted != json.loads(json.dumps(self._job)):
-            raise SettingsError(f"{self.part}: was made with another file, run or setting; remove it to start again")
+            raise SettingsError(
+                f"{self.part}: was made with another file, run or setting: cannot resume; remove it to start again"
+            )
         content = self.part.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         with self.part.open("r+b") as file:
@@ -122,17 +130,20 @@ class TranslationFile(AbstractContextManager["TranslationFile"]):
         return whole.count(b"\n")
 
     def rest_of_pipe(self, lines: Iterable[str]) -> Iterator[str]:
-        """Return the lines of a pipe that are not yet translated. Raises an error if earlier lines have changed."""
+        """Return the lines that are not yet translated, when a translation of standard input is resumed.
+
+        Raises an error if the lines before them are not those of the interrupted translation.
+        """
         lines = iter(lines)
         count, digest = self._read
         again = list(islice(lines, max(count, self.done)))
         if count and _hash(again[:count]).hexdigest() != digest:
-            raise SettingsError(f"{self.part}: was made from another text; remove this file and start again")
+            raise SettingsError(f"{self.part}: was made from another input text; remove this file to start again")
         self._digest, self._read = _hash(again[: self.done]), (self.done, "")
         return chain(again[self.done :], lines)
 
     def remember(self, lines: Sequence[str]) -> None:
-        """Store a checksum of these lines of a pipe, whose translations have been written."""
+        """After the translations of these lines of standard input are written, add the lines to the stored checksum."""
         self._digest = _hash(lines, self._digest)
         self._read = (self._read[0] + len(lines), self._digest.hexdigest())
         if not self.is_stream:

@@ -32,7 +32,7 @@ from regard.training.plan import (
 
 
 class PairFacts(NamedTuple):
-    """Number of training pairs and length of their sentences, for the plan."""
+    """What the plan knows about the data: the number of training pairs, and the lengths of their sentences."""
 
     pairs: int
     characters: float
@@ -56,7 +56,7 @@ class PairFacts(NamedTuple):
 
 
 def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[PlannedSetting]:
-    """Choose the settings that are not in `given`."""
+    """Choose the settings that the user has not `given`, to fit the data and the machine."""
     model, train = given.get("model", {}), given.get("train", {})
     arch = _choose_arch(corpus, machine)
     preset = settings_of(model.get("arch") or arch.value)
@@ -137,7 +137,7 @@ def _batch(corpus: PairFacts, machine: Machine) -> PlannedSetting:
 
 
 def fit_memory(plan: list[PlannedSetting], recipe: Recipe, corpus: PairFacts, machine: Machine) -> list[PlannedSetting]:
-    """Return the plan with smaller batches, and more batches per step, if the planned batches need too much memory."""
+    """Return the plan, with smaller batches and gradient accumulation if the planned batches need too much memory."""
     if not any(choice.name == "train.batch_tokens" for choice in plan):
         return plan
     train, size = recipe.train, recipe.tokenizer.vocab_size

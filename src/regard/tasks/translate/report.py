@@ -38,7 +38,7 @@ def report(run: Run, translator: Translator, data: PairData, samples: Sequence[S
 
 
 def _attention(trace: Trace) -> dict[str, Any]:
-    """Return the words and all cross-attention weights, rounded to three digits."""
+    """Return source and target words and the cross-attention weights between them, by layer and head, for the page."""
     trace = trace.by_words()
     maps = [
         {"name": name, "heads": [[[round(w, 3) for w in row] for row in head] for head in weights.tolist()]}

@@ -223,7 +223,7 @@ def test_another_file_is_replaced_only_by_force(
     file.write_text("<p>years of work</p>", encoding="utf-8")
     arguments = ["inspect", str(folder), TEXT, "--target", TARGET, "--quick", "--out", str(file)]
     assert main(arguments) == 2
-    assert "exists and is not an inspection; choose another --out, or add --force" in capsys.readouterr().err
+    assert "exists and was not made by regard inspect; choose another --out, or add --force" in capsys.readouterr().err
     assert file.read_text(encoding="utf-8") == "<p>years of work</p>"
     assert main([*arguments, "--force"]) == 0
     assert "regard inspect" in file.read_text(encoding="utf-8")

@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     if options.choose_alignment and (options.json or options.save or options.out):
         raise SettingsError("--choose-alignment only writes the card of the run; leave out --json, --save and --out")
     if options.sentences < 1:
-        raise SettingsError("--sentences must be at least 1")
+        raise SettingsError(f"--sentences must be at least 1, not {options.sentences}")
     if options.out and Path(options.out).suffix != ".svg":
         raise SettingsError(f"--out {options.out}: the picture is an .svg file (regard prune makes a smaller run)")
     opened = Run.open(options.run).require("translate")
