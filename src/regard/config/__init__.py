@@ -258,6 +258,16 @@ class ModelSettings(CheckedSettings):
         return True
 
     @property
+    def tokenizer_kind(self) -> str:
+        """The kind of tokenizer (`tokenizer.kind`) that the architecture was made for; the plan chooses it."""
+        return TokenizerSettings.kind
+
+    @property
+    def suits_muon(self) -> bool:
+        """Whether the plan trains the architecture by Muon instead of Adam."""
+        return False
+
+    @property
     def document_window(self) -> int:
         """The largest number of tokens that a classifier encodes together; 0: it encodes each sentence separately."""
         return 0
