@@ -4,7 +4,7 @@ After training, two search settings are tuned on the validation part, unless the
 because models trained on little data write short translations; and the maximum length of sentences that are translated
 together, which depends on whether the training data has lines with several sentences.
 
-Tuned values are stored in the recipe. The card says that they were tuned, so that further training tunes them again.
+Tuned values are stored in the recipe. card.json lists them, so that further training tunes them again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ENOUGH_PAIRS, MOST_PAIRS = 100, 1000
 
 
 class Sample(NamedTuple):
-    """A held-out sentence with the output of the model and the reference, for the report."""
+    """A held-out source sentence, its translation by the model with the search score, and the reference translation."""
 
     source: str
     output: str
@@ -55,19 +55,26 @@ class Sample(NamedTuple):
 
 
 class TranslateTrainUnit(Seq2SeqTrainUnit):
-    """Training on sentence pairs, validated by loss, BLEU and chrF."""
+    """Trains a model on sentence pairs; validates by the loss, and by BLEU and chrF of greedy translations."""
 
     def __init__(self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None):
         super().__init__(recipe, data, model, group)
         self.shown = data.valid[: recipe.train.validation_sentences or len(data.valid)]
 
     def validate(self, model: Seq2Seq) -> Validation:
-        """Compute the loss on the validation pairs, and BLEU and chrF of greedy translations of the first pairs."""
+        """Compute the loss on all validation pairs, and BLEU and chrF of greedy translations.
+
+        Only the first `train.validation_sentences` pairs are translated (0: all).
+        """
         loss, texts = self.valid_loss(model), self.generate(model)
         return self.validation({"loss": loss} | quick_scores(texts, [pair.target for pair in self.shown]), texts)
 
     def validation(self, scores: dict[str, float], texts: Sequence[str]) -> Validation:
-        """Combine the scores, the score that selects the best weights, and sample outputs."""
+        """Return a `Validation` of `scores`, of the score by `train.metric`, and of three samples from `texts`.
+
+        The score by `train.metric` (the negative loss for "loss") selects the best weights. `texts` are the
+        translations by `generate`.
+        """
         samples = [
             {"source": self.readable(pair.source), "output": text, "reference": pair.target}
             for pair, text in zip(self.shown[:3], texts[:3], strict=True)
@@ -77,11 +84,11 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
         return Validation(scores, score, samples, loss=scores["loss"])
 
     def readable(self, source: str) -> str:
-        """Return a source text as samples display it."""
+        """Return a source text in the form in which samples show it: here unchanged; subclasses may override this."""
         return source
 
     def generate(self, model: Seq2Seq) -> list[str]:
-        """Return greedy translations of the first validation pairs."""
+        """Return greedy translations of the first `train.validation_sentences` validation sources (0: all)."""
         search = self.recipe.search
         translator = Translator(model, self.data.source, self.data.target, search)
         found = translator.translate(
@@ -101,11 +108,11 @@ class TranslateTraining(Training[PairExamples, PairData]):
     result = "BLEU {bleu:.1f}  chrF {chrf:.1f}  on {sentences:,} sentences"
 
     def check(self, recipe: Recipe) -> None:
-        """Raise an error if the embeddings of both sides are tied, but the vocabulary is not joint."""
+        """Raise an error if source and target embeddings are tied, but source and target have separate vocabularies."""
         if recipe.model.needs_joint_vocabulary and not recipe.tokenizer.joint:
             raise SettingsError(
-                'model.tie_embeddings = "all" needs one vocabulary: set tokenizer.joint = true, or '
-                "another value of model.tie_embeddings"
+                'model.tie_embeddings = "all" needs one vocabulary for source and target: set tokenizer.joint = true, '
+                "or another value of model.tie_embeddings"
             )
 
     def read(self, recipe: Recipe) -> PairExamples:
@@ -140,7 +147,7 @@ class TranslateTraining(Training[PairExamples, PairData]):
         return PairData(*run.tokenizers, open_store(folder / "train"), valid, test)
 
     def expected_initial_loss(self, recipe: Recipe, data: PairData) -> float:
-        """Return the loss of uniform guessing plus 2: a new model has a little higher loss than guessing."""
+        """Return the approximate loss per token of an untrained model: log V (uniform guessing) plus 2."""
         return 2.0 + math.log(data.target.size)
 
     def card(self, recipe: Recipe, data: PairData, base: Run | None) -> dict[str, Any]:
@@ -175,7 +182,7 @@ class TranslateTraining(Training[PairExamples, PairData]):
         return [f"note: no export to {name}: {reason}" for name, reason in reasons.items() if reason]
 
     def folder(self, recipe: Recipe) -> Path:
-        """Return the default run folder: e.g. runs/en-de or, if a language is unknown, runs/transformer-mini."""
+        """Return the default run folder: runs/SOURCE-TARGET, e.g. runs/en-de, or runs/ARCH if a language is not set."""
         languages = [recipe.data.source_language, recipe.data.target_language]
         return Path("runs") / ("-".join(languages) if all(languages) else recipe.model.arch)
 
@@ -184,9 +191,10 @@ class TranslateTraining(Training[PairExamples, PairData]):
 
 
 def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, log: Log) -> Json:
-    """Tune the settings that the user has not set, write them into the recipe, and return them for the card.
+    """Tune `search.max_joined_tokens` and `search.length_penalty` on the validation pairs `valid`.
 
-    `lengths` are the lengths of the training sources in tokens.
+    A setting that the user has set is not tuned. Tuned values are written into the recipe and returned by name, for
+    card.json. `lengths` are the lengths of the training sources in tokens.
     """
     found: Json = {}
     defaults = SearchSettings()
@@ -207,17 +215,18 @@ def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, log: Log) 
 
 
 def longest_join(valid: Sequence[Pair], lengths: np.ndarray) -> int:
-    """Return the maximum number of tokens of sentences that are translated together; with 1, each is translated alone.
+    """Choose `search.max_joined_tokens`: how many tokens consecutive sentences may have to be translated as one input.
 
-    A model that has rarely seen two sentences on a line may leave one out. So if fewer than 1 % of the lines have
-    several sentences, the length is 1, otherwise the 99th percentile of `lengths`.
+    If at least 1 % of the sources in `valid` have several sentences, it is the 99th percentile of `lengths` (tokens per
+    training source). Otherwise it is 1: each sentence is translated alone, because a model that has rarely seen two
+    sentences on a line may leave one out.
     """
     several = sum(len(split_sentences(pair.source)) > 1 for pair in valid)
     return int(np.quantile(lengths, 0.99)) if several >= 0.01 * len(valid) else 1
 
 
 def still_tuned(search: SearchSettings, card: Mapping[str, Any]) -> Json:
-    """Return the settings that `card` lists as tuned and whose values the user has not changed since."""
+    """Return the search settings that `card` (card.json) lists as tuned and that have the same values in `search`."""
     return {
         name: value
         for name, value in card.get("tuned", {}).items()
@@ -226,10 +235,11 @@ def still_tuned(search: SearchSettings, card: Mapping[str, Any]) -> Json:
 
 
 def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> dict[str, float]:
-    """Find the length penalty with the best BLEU; return the penalty, this BLEU, and BLEU with the default penalty.
+    """Find the length penalty with the best BLEU; return it, its BLEU, and the BLEU of the default penalty.
 
-    One beam search finds the hypotheses, and penalties only change their order. The result is empty if the search uses
-    no length penalty, or if there are too few pairs.
+    The keys are "search.length_penalty", "bleu" and "bleu_before". One beam search finds the hypotheses; each penalty
+    only ranks them anew. A gain below 0.1 BLEU keeps the default penalty. The result is empty if there are fewer than
+    `ENOUGH_PAIRS` pairs, or if the search settings are not beam search with the "plain" form of the length penalty.
     """
     from sacrebleu import BLEU
 
@@ -258,7 +268,10 @@ def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> dict[str, flo
 
 
 def choose(answer: Translation, penalty: float) -> str:
-    """Return the text of the best hypothesis with this penalty; lengths include the end token."""
+    """Return the text of the hypothesis in `answer` (the best or an alternative) that ranks first with `penalty`.
+
+    Hypotheses are ranked by log-probability / length ** penalty; the length includes the end token.
+    """
     ended = [one for one in (answer, *answer.alternatives) if one.log_probs]
     return max(ended, key=lambda one: sum(one.log_probs) / len(one.log_probs) ** penalty).text if ended else answer.text
 

@@ -1,7 +1,7 @@
 """The result of a translation, flags that mark failures, retries after a failure, and translation of long texts.
 
-Long texts are cut at sentence ends, translated in pieces, and joined again. Both engines use this file; it does not
-import torch.
+Long texts are cut at sentence ends, translated in parts (pieces), and joined again. Both engines, torch and
+CTranslate2, use this file; it does not import torch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COPIED_WORDS, COPIED_SHARE = 4, 0.8
 
 @dataclass(frozen=True)
 class Alignment:
-    """Word alignment of a text and its translation."""
+    """Word alignment: the words of a text, the words of its translation, and the links between them."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -47,18 +47,18 @@ class Alignment:
 
     @property
     def pharaoh(self) -> str:
-        """The links as "0-0 1-2"."""
+        """The links in Pharaoh format, e.g. "0-0 1-2": source index, hyphen, target index, counted from 0."""
         return " ".join(f"{source}-{target}" for source, target in self.links)
 
     def __add__(self, other: Alignment) -> Alignment:
-        """Return one alignment for two texts that follow each other, and for their two translations."""
+        """Concatenate two alignments: the words and links of `other` follow, with the indices of its links shifted."""
         links = tuple((len(self.source) + s, len(self.target) + t) for s, t in other.links)
         return Alignment(self.source + other.source, self.target + other.target, self.links + links)
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation with its scores and flags."""
+    """A translation with its score, and with flags that name possible failures, e.g. "empty", "loops", "cut off"."""
 
     source: str
     text: str
@@ -84,7 +84,7 @@ class Translation:
 
     @property
     def others(self) -> list[Translation]:
-        """The alternatives with different texts. (Different tokens can spell the same text.)"""
+        """The alternatives without those that repeat a text: different token sequences can decode to the same text."""
         by_text: dict[str, Translation] = {}
         for other in self.alternatives:
             by_text.setdefault(other.text, other)
@@ -92,7 +92,7 @@ class Translation:
         return list(by_text.values())
 
     def as_dict(self, *, scores: bool = True) -> dict[str, Any]:
-        """Return the JSON form, which the commands and the server share. `scores` includes log-probabilities."""
+        """Return a dictionary for JSON, as commands and the server print it. `scores`: include log-probabilities."""
         fields = asdict(replace(self, alternatives=()))
         fields["alternatives"] = [other.as_dict(scores=scores) for other in self.alternatives]
         for name in ("tree", "alignment"):
@@ -107,7 +107,10 @@ class Translation:
 def make_translation(
     source: str, target: Tokenizer, scripts: Scripts, *found: Hypothesis | EngineHypothesis
 ) -> Translation:
-    """Convert the outputs of a search, best first, to a translation with flags and alternatives."""
+    """Convert `found`, the hypotheses for one source text (best first), to a translation with flags and alternatives.
+
+    `target` is the tokenizer of the target language, and `scripts` are its writing systems.
+    """
     best, text = found[0], target.decode(found[0].tokens)
     tokens, flags = tuple(map(target.token, best.tokens)), find_flags(source, text, best.ended, scripts)
     alternatives = tuple(make_translation(source, target, scripts, other) for other in found[1:])
@@ -121,7 +124,11 @@ def texts_of(translations: Iterable[Translation]) -> list[str]:
 def search_with_retries(
     inputs: list[Input], settings: SearchSettings, search: Callable[[list[Input], SearchSettings], list[Translation]]
 ) -> list[Translation]:
-    """Search; then, if `retry_failures`, search again where the output loops or is empty, with blocked n-grams."""
+    """Call `search`; if `settings.retry_failures`, call it again for inputs whose output is empty or repeats words.
+
+    The second search blocks empty outputs and repeated trigrams (or shorter n-grams, if so set). If it fails too, the
+    first output is kept.
+    """
 
     def failed(translation: Translation) -> bool:
         return "empty" in translation.flags or "loops" in translation.flags
@@ -139,13 +146,16 @@ def search_with_retries(
 
 
 def target_scripts(run: Run) -> Scripts:
-    """Return the scripts of the target side of the training data or, if unknown, of the target language."""
+    """Return the writing systems of the target: those in card.json (seen in the data), else those of its language."""
     seen = run.card.get("scripts", {}).get("target")
     return frozenset(seen) if seen else language_scripts(run.recipe.data.target_language)
 
 
 def find_flags(source: str, text: str, finished: bool, scripts: Scripts) -> tuple[Flag, ...]:
-    """Return the flags of a translation. `scripts` are the scripts of the target language."""
+    """Return the flags of `text`, a translation of `source`: names of possible failures, e.g. "empty" or "copies".
+
+    `finished` is False if the length limit cut the translation off. `scripts` are the writing systems of the target.
+    """
     if not text:
         return ("empty",)
     written, found = _folded(text), list[Flag]()
@@ -170,9 +180,9 @@ def _folded(text: str) -> list[str]:
 
 
 def loops(written: Sequence[str]) -> bool:
-    """Whether words are repeated: one word four times in a row, or a group of two to eight words three times in a row.
+    """Whether the words `written` repeat: one word 4 times in a row, or a sequence of 2 to 8 words 3 times in a row.
 
-    A long word that contains the same letters six times in a row also counts.
+    A word of at least 20 characters that repeats the same 1 to 8 characters six times in a row also counts.
     """
     if any(len(word) >= 20 and re.search(r"(\w{1,8}?)\1{5,}", word) for word in written):
         return True
@@ -189,7 +199,7 @@ def loops(written: Sequence[str]) -> bool:
 
 
 def copies(given: list[str], written: list[str]) -> bool:
-    """Whether most of the output is one sequence of consecutive source words."""
+    """Whether the output words `written` are mostly one sequence of consecutive source words (`given`)."""
     if len(written) < COPIED_WORDS or len(set(written) & set(given)) < COPIED_SHARE * len(set(written)):
         return False
     match = difflib.SequenceMatcher(None, given, written, autojunk=False).find_longest_match()
@@ -205,14 +215,18 @@ def in_pieces(
     settings: SearchSettings,
     translate: Callable[[list[str]], list[Translation]],
 ) -> list[Translation]:
-    """Cut texts of any length into pieces, translate all pieces by one call of `translate`, and join them again."""
+    """Cut long texts into parts, translate all parts by one call of `translate`, and join the results of each text."""
     pieces = [pieces_of(text, tokenizer, settings, f"text {number}") for number, text in enumerate(texts, 1)]
     translations = iter(translate([piece for parts in pieces for piece in parts]))
     return [join(text, [next(translations) for _ in parts]) for text, parts in zip(texts, pieces, strict=True)]
 
 
 def pieces_of(text: str, tokenizer: Tokenizer, settings: SearchSettings, name: str = "the text") -> list[str]:
-    """Return the pieces of a text to translate: usually one. `name` stands for the text in error messages."""
+    """Cut a text into parts that are translated separately: groups of sentences, or parts of very long sentences.
+
+    Unless `settings.long_lines` is "split", the text is not cut, and a text over `max_source_tokens` is an error, which
+    calls the text `name`.
+    """
     limit = settings.max_source_tokens
     if settings.long_lines != "split":
         refuse_long(text, tokenizer, limit, name)
@@ -224,7 +238,7 @@ def pieces_of(text: str, tokenizer: Tokenizer, settings: SearchSettings, name: s
 def refuse_long(
     text: str, tokenizer: Tokenizer, limit: int, name: str, advice: str = "cut it, or set search.long_lines=split"
 ) -> None:
-    """Raise an error if a text has more than `limit` tokens; `name` stands for the text in the message."""
+    """Raise an error if a text has over `limit` tokens. The message calls the text `name` and ends with `advice`."""
     if not _within(tokenizer, limit, text):
         size = len(tokenizer.encode(text))
         raise SettingsError(f"{name} has {size:,} tokens, more than search.max_source_tokens = {limit}; {advice}")
@@ -236,7 +250,10 @@ def _within(tokenizer: Tokenizer, limit: int, text: str) -> bool:
 
 
 def join(source: str, parts: Sequence[Translation]) -> Translation:
-    """Join translations of the pieces of a text. The score is the mean over all tokens; alternatives are left out."""
+    """Join `parts`, the translations of consecutive parts of the text `source`, with spaces.
+
+    The score is the mean of the scores of the parts, weighted by their numbers of tokens. Alternatives are left out.
+    """
     if len(parts) == 1:
         return parts[0]
     sizes = [len(part.tokens) + 1 for part in parts]
@@ -255,7 +272,7 @@ def join(source: str, parts: Sequence[Translation]) -> Translation:
 
 
 class Pieces:
-    """A text cut into lines, and long lines into pieces; `join` restores line breaks and spaces around lines."""
+    """The parts of a text that are translated separately (`texts`); `join` keeps its line breaks and indentation."""
 
     def __init__(self, text: str, tokenizer: Tokenizer, settings: SearchSettings):
         self.text = text
@@ -273,7 +290,7 @@ class Pieces:
         return [piece for line in self._lines for piece in line]
 
     def join(self, translations: Sequence[Translation]) -> Translation:
-        """Join the translations of the pieces. Alternatives are kept only if there is one piece."""
+        """Join `translations`, one for each of `texts`, into one. Alternatives are kept only if there is one part."""
         if not translations:
             return Translation(self.text, self.text)
         if len(translations) == 1:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Translator:
-    """A trained model with its tokenizers, or an ensemble of models. `regard.load` creates it from run folders."""
+    """Translates texts with a trained model or an ensemble of models. `regard.load` makes one from run folders."""
 
     def __init__(
         self,
@@ -60,8 +60,9 @@ class Translator:
         scripts: Scripts = None,
         alignment: AlignmentHeads | None = None,
     ):
-        """`others` are models that form an ensemble with `model`; `scripts` are the scripts of the target language.
+        """`source` and `target` are the tokenizers; `others` are further models, which form an ensemble with `model`.
 
+        `scripts` are the writing systems of the target language; a translation in another script gets a flag.
         `alignment` selects the heads of `model` that align words; None means all cross-attention heads.
         """
         self.model, self.source, self.target = model, source, target
@@ -84,14 +85,17 @@ class Translator:
     ) -> list[Translation]:
         """Translate one text or many, and return the translations in order.
 
-        Each translation begins with `prefix`: one string for all texts, or a list with one per text. `tree` records the
-        beam search, `align` adds the word alignment. Keywords override `search` settings, e.g. beam_size=1.
+        `nbest` is the number of hypotheses per text, including the best. Each translation begins with `prefix`: one
+        string for all texts, or a list with one per text. `tree` records the beam search, `align` adds the word
+        alignment. Keywords override `search` settings, e.g. beam_size=1.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         settings = replace(self.search, **search)
         check_search(settings, nbest, tree)
         if settings.replace_unknown and self.target.kind != "word":
-            raise SettingsError("search.replace_unknown needs a word vocabulary (tokenizer.kind = word)")
+            raise SettingsError(
+                "search.replace_unknown needs a word vocabulary (tokenizer.kind = word); set it to false for this run"
+            )
         aligner = self.aligner() if align else None
 
         def translate(parts: list[str]) -> list[Translation]:
@@ -106,7 +110,7 @@ class Translator:
         return translate(texts)
 
     def score(self, texts: Sequence[str], targets: Sequence[str], **search: Any) -> list[Translation]:
-        """Return the targets as translations of the texts, with the scores and log-probabilities of the model."""
+        """Score given translations by forced decoding; return each target as a `Translation` of its text."""
         settings = replace(self.search, **search)
         searcher = Searcher(self.models, self.source, self.target, settings)
         pairs = zip(texts, self.source.encode_many(list(texts)), self.target.encode_many(list(targets)), strict=True)
@@ -125,10 +129,10 @@ class Translator:
     def trace(self, text: list[str], target: list[str] | None = None) -> list[Trace]: ...
 
     def trace(self, text: str | list[str], target: str | list[str] | None = None) -> Trace | list[Trace]:
-        """Record attention and hidden states of the (first) model while it generates `target` or its own translation.
+        """Record attention and hidden states of the model while it generates `target` or, if None, its own translation.
 
-        For its own translation, the trace has the tokens that the search chose and, after a beam search, the search
-        tree. For a list of texts, with or without a list of targets, a list of traces is returned.
+        After a beam search, the trace of its own translation includes the search tree. For a list of texts, with or
+        without a list of targets, a list of traces is returned. Of an ensemble, only the first model is recorded.
         """
         from regard.analysis.trace import record_trace
         from regard.tasks.translate.alignment import text_side
@@ -136,10 +140,10 @@ class Translator:
         if not isinstance(text, str):
             targets = [None] * len(text) if target is None else target
             if isinstance(targets, str) or len(targets) != len(text):
-                raise SettingsError(f"{len(text)} texts need a list of {len(text)} targets, or no targets")
+                raise SettingsError(f"trace: {len(text)} texts need a list of {len(text)} targets, or no targets")
             return [self.trace(one, other) for one, other in zip(text, targets, strict=True)]
         if not (target is None or isinstance(target, str)):
-            raise SettingsError("one text has one target; give a list of texts for a list of targets")
+            raise SettingsError("trace: `text` is one string, but `target` is a list; give two strings, or two lists")
         if target is None:
             by_beam = self.search.beam_size > 1 and not self.search.sample
             [translation] = self._translate([text], "", self.search, 1, tree=by_beam)
@@ -160,7 +164,7 @@ class Translator:
         )
 
     def aligner(self) -> Aligner:
-        """Return an object that aligns words with the (first) model."""
+        """Return an object that aligns words by cross-attention; of an ensemble, only the first model is used."""
         from regard.tasks.translate.alignment import Aligner
 
         return Aligner(self.model, self.source, self.target, self.alignment)
@@ -168,7 +172,7 @@ class Translator:
     def _translate(
         self, texts: list[str], prefix: str | Sequence[str], settings: SearchSettings, nbest: int, tree: bool = False
     ) -> list[Translation]:
-        """Translate texts that need not be cut into pieces; retry failures, if `settings.retry_failures`."""
+        """Translate each text as a whole, without cutting it; retry failed outputs if `settings.retry_failures`."""
         prefixes = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
         if len(prefixes) != len(texts):
             raise SettingsError(f"{len(prefixes)} prefixes for {len(texts)} texts; give one, or one for each text")
@@ -182,7 +186,7 @@ class Translator:
     def _search(
         self, inputs: Sequence[SearchInput], settings: SearchSettings, nbest: int, tree: bool
     ) -> list[Translation]:
-        """Translate inputs in batches of similar length. The translation of an empty text is empty."""
+        """Translate tokenized inputs in batches of similar length, and return the results in the order of `inputs`."""
         searcher = Searcher(self.models, self.source, self.target, settings)
         results = [Translation(one.text, "") for one in inputs]
         for indices in in_batches([len(one.ids) for one in inputs], settings.batch_tokens, skip_empty=True):
@@ -200,7 +204,10 @@ class Translator:
         return results
 
     def _replace_unknown(self, results: list[Translation], indices: list[int], outputs: list[tuple[int, ...]]) -> None:
-        """Replace unknown words in the best translations by the source words with the largest attention weights."""
+        """Replace each UNK in translations by the source word with the largest attention weight; changes `results`.
+
+        `indices` are the positions in `results` of the translations of a batch, and `outputs` are their token ids.
+        """
         unknown = [(index, output) for index, output in zip(indices, outputs, strict=True) if UNK in output]
         if unknown:
             sources = [results[index].source for index, _ in unknown]
@@ -210,7 +217,7 @@ class Translator:
 
 
 def load(run: str | Path, *others: str | Path) -> Translator:
-    """Open a run folder, or several with the same vocabulary as an ensemble, for translation and inspection."""
+    """Open a run folder for translation and inspection; with `others`, runs of the same vocabulary, as an ensemble."""
     from regard.analysis.alignment import read_choice
 
     folder, *members = open_together(run, *others)
@@ -231,7 +238,10 @@ _translator: Translator | RegardError | None = None
 
 
 class Workers:
-    """A run or an ensemble, opened in `count` processes. `hint` is added to the error if a process is killed."""
+    """Translates in `count` processes; each opens `runs` (several form an ensemble).
+
+    `hint` is appended to the error message if a process is killed.
+    """
 
     def __init__(self, runs: Sequence[str | Path], count: int, hint: str = ""):
         self.count, self.hint = count, hint
@@ -271,7 +281,7 @@ def _start_worker(runs: tuple[str, ...], parent: int, plugin_files: Sequence[str
 
 
 def _end_with(parent: int) -> None:
-    """Exit when the parent process has ended: a parent that is killed cannot stop its workers."""
+    """Wait until the process with the id `parent` has ended, then exit this worker: a killed parent cannot stop it."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
