@@ -80,7 +80,7 @@ def _read_rows(path: Path) -> Iterator[tuple[Sequence[str], str, int]]:
         for number, record in read_objects(path, FORM, text="answer"):
             questions = record.get("questions", [record.get("question")])
             if not isinstance(questions, list) or not all(isinstance(question, str) for question in questions):
-                raise CorpusError(path, f"the question is missing or not text; {FORM}", line=number)
+                raise CorpusError(path, f"no question here, or it is not text; {FORM}", line=number)
             yield questions, record["answer"], number
     elif suffix in (".md", ".markdown"):
         yield from read_markdown(read_lines(path))

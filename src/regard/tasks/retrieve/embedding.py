@@ -103,7 +103,7 @@ Embedder = TrainedEmbedder | FolderEmbedder
 
 
 def _pools_by_first(folder: Path) -> bool:
-    """Whether the sentence-transformers configuration in `folder` sets pooling by the first state (CLS) not by mean."""
+    """Whether the sentence-transformers configuration in `folder` sets CLS pooling (first state), not mean pooling."""
     path = folder / "1_Pooling" / "config.json"
     if not path.is_file():
         return False

@@ -135,9 +135,9 @@ def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, fl
 def find_weight(compared: MatchScores, right_Q: Sequence[int]) -> float:
     """Return the weight (0 to 1) of the dense scores in the sum with BM25 that gives the best mean reciprocal rank.
 
-    `right_Q` are the indices of the correct entries of the questions. All weights within two standard
-    errors of the best result count as equally good. Of these, the largest weight is returned if dense scores alone rank
-    at least as well as BM25 alone; otherwise the smallest.
+    `right_Q` are the indices of the correct entries of the questions. All weights within two standard errors of the
+    best result count as equally good. Of these, the largest weight is returned if dense scores alone rank at least as
+    well as BM25 alone; otherwise the smallest.
     """
     found_WQ = np.stack([1 / rank(compared.total(weight), right_Q) for weight in WEIGHTS])
     mean_W = found_WQ.mean(1)
