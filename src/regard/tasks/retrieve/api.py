@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Request(ConversationRequest):
-    """Answer the last turn of a conversation from the knowledge base. `search` and `max_tokens` have no effect."""
+    """A request to answer the last message of a conversation from the knowledge base.
+
+    The fields `search` and `max_tokens` are accepted, but have no effect.
+    """
 
 
 def answer(retriever: Retriever, requests: Sequence[Request]) -> list[dict[str, Any]]:
@@ -26,7 +29,7 @@ def stream(retriever: Retriever, request: Request) -> Iterator[str]:
 
 
 def facts(run: Run) -> dict[str, Any]:
-    """The size of the knowledge base when the server opened the run."""
+    """Return the numbers of questions and answers in the knowledge base of a run, which the server reports."""
     from regard.tasks.retrieve.index import count
 
     size = count(run)

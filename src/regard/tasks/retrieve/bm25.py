@@ -41,7 +41,7 @@ _UNSPACED = re.compile(
 
 
 class WordIndex:
-    """BM25 index of short texts. Its terms are words and character n-grams of words (see `terms_of`)."""
+    """BM25 index of short texts: scores each text for a question. The terms are words and their character n-grams."""
 
     def __init__(self, texts: Sequence[str]):
         found = [terms(text) for text in texts]
@@ -59,7 +59,7 @@ class WordIndex:
             self._index.index(found, show_progress=False)
 
     def scores(self, question: str) -> Scores:
-        """The BM25 score of each text for a question, scaled to be from 0 to 1."""
+        """Return the BM25 score of each text for a question, divided by its maximum so that it is from 0 to 1."""
         asked = list(dict.fromkeys(terms(question)))
         if self._index is None or not asked:
             return np.zeros(self._size, np.float32)
@@ -68,7 +68,7 @@ class WordIndex:
         return scores
 
     def explain(self, question: str, place: int) -> list[ShadedWord]:
-        """The words of a question with their contributions to the score of the text with index `place`."""
+        """Return each word of a question with its part of the score (`scores`) of the text with the index `place`."""
         asked: set[str] = set()
         parts, most = [], 0.0
         for word in words(question):
@@ -80,18 +80,18 @@ class WordIndex:
         return [part._replace(weight=part.weight / most) for part in parts] if most else parts
 
     def _rarity(self, term: str) -> float:
-        """Inverse document frequency as in the "lucene" variant of bm25s."""
+        """Return the inverse document frequency of a term in the texts, as in the "lucene" variant of bm25s."""
         texts = self._known[term]
         return math.log(1 + (self._size - texts + 0.5) / (texts + 0.5))
 
 
 def terms(text: str) -> list[str]:
-    """The index terms of a text (words and character n-grams), in order, with repetitions."""
+    """Return the index terms of a text (words and their character n-grams) in order; a term may occur several times."""
     return [term for word in word_texts(text) for term in terms_of(word.casefold())]
 
 
 def terms_of(word: str) -> Iterator[str]:
-    """The index terms of a word: the word and its character 4-grams. Punctuation has none; "$" or an emoji has one.
+    """Yield the index terms of a word: the word, and the character 4-grams of "_word_". Punctuation has no terms.
 
     In scripts without spaces between words, the terms are single characters and pairs of characters.
     """
@@ -117,10 +117,13 @@ SHORT = 3
 
 
 class QueryCoverage:
-    """Computes the share of the words of a question that an entry of the knowledge base contains."""
+    """Computes the coverage of a question by an entry of the knowledge base: the share of its words in the entry."""
 
     def __init__(self, questions_E: Sequence[Sequence[str]], texts_E: Sequence[Sequence[str]]):
-        """For each of E entries: its known questions, and all its texts (the questions and maybe the answer)."""
+        """Count words in E entries. `questions_E` has the known questions of each entry.
+
+        `texts_E` has all texts of each entry that a question is compared with: its questions and maybe its answer.
+        """
         self._texts_E = texts_E
         self._terms_of_entry = lru_cache(4096)(self._gather)
         self._known = Counter(term for number in range(len(texts_E)) for term in self._gather(number))
@@ -131,7 +134,7 @@ class QueryCoverage:
         self._long = min(LONG, lengths[3 * len(lengths) // 4]) if lengths else LONG
 
     def share(self, question: str, number: int) -> float:
-        """The weighted share of the words of a question, from 0 to 1, that the entry with index `number` contains."""
+        """Return the weighted share (0 to 1) of the words of a question that the entry with index `number` contains."""
         own = self._terms_of_entry(number)
         found = total = 0.0
         # Words in capitals, such as TV, are names, unless the whole question is in capitals.
@@ -151,7 +154,7 @@ class QueryCoverage:
         return found / total if total else 0.0
 
     def _weight(self, word: str) -> float:
-        """The weight of a word: lower if it is in many entries, if it is short, and if it often begins questions."""
+        """Return the weight of a word, up to 1: lower if it is in many entries, is short, or often begins questions."""
         spread = (self._rarity(word) / self._rarity("")) ** 2
         opening = min(self._openers[word] / self._known[word], 1.0) if self._known[word] else 0.0
         fullness = 1.0
@@ -162,7 +165,7 @@ class QueryCoverage:
         return max(spread * fullness * (1 - 0.95 * opening), 0.02)  # above 0: a question may have only such words
 
     def _rarity(self, term: str) -> float:
-        """Inverse document frequency over entries; a term in no entry has the value of a term in one entry."""
+        """Return the inverse document frequency of a term in the entries; a term in no entry counts as in one entry."""
         entries, holding = len(self._texts_E), max(self._known[term], 1)
         return math.log(1 + (entries - holding + 0.5) / (holding + 0.5))
 

@@ -37,15 +37,17 @@ def configure(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.create and not options.files:
-        raise SettingsError("--create needs a file of questions and answers")
+        raise SettingsError("--create needs a file of questions and answers: regard index --create RUN FILE")
     if options.create and (options.replace or options.remove or options.score):
-        raise SettingsError("--create makes a run; --replace, --remove and --score are for a run that exists")
+        raise SettingsError(
+            "--create makes a new run; --replace, --remove and --score need a run that exists: leave out --create"
+        )
     if options.replace and not options.files:
-        raise SettingsError("--replace needs a file of questions and answers")
+        raise SettingsError("--replace needs a file of questions and answers: regard index RUN FILE --replace")
     if options.score and (options.files or options.remove or options.set):
         raise SettingsError("--score changes nothing; give files, --remove and --set in another command")
     if not options.create and options.encoder:
-        raise SettingsError("--encoder is for --create; the encoder of a run does not change")
+        raise SettingsError("--encoder needs --create; the encoder of an existing run cannot be changed")
     new = gather(entry for name in options.files for entry in read_knowledge(Corpus(name)))
     if options.create:
         from regard.tasks.retrieve.index import make_run
@@ -79,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def score(opened: Run, options: argparse.Namespace) -> int:
-    """Print recall, MRR and the share of answered questions, for the questions in the file --score."""
+    """Print recall, MRR and the share of answered questions, on the file of questions and answers given by --score."""
     pairs = [
         Pair(question, entry.answer) for entry in read_knowledge(Corpus(options.score)) for question in entry.questions
     ]

@@ -1,6 +1,6 @@
 """Knowledge bases: read from TSV, CSV, JSON lines and Markdown, changed, and prepared for training.
 
-An answer may have several questions. In all formats, rows with the same answer become one entry.
+An entry is an answer with one or more questions. In all formats, rows with the same answer become one entry.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class KnowledgeEntry(NamedTuple):
 
 
 def are_names(entries: Sequence[KnowledgeEntry]) -> bool:
-    """Whether most answers are identifiers, such as `card_arrival`, which cannot be compared with a question."""
+    """Whether more than half of the answers are identifiers, such as `card_arrival`, and not sentences."""
     names = sum(re.fullmatch(r"[A-Za-z0-9_.:/-]{1,80}", entry.answer) is not None for entry in entries)
     return 2 * names > len(entries)
 
 
 def texts_of(entry: KnowledgeEntry, *, answers: bool) -> tuple[str, ...]:
-    """The texts that a question is compared with: the known questions and, if `answers`, the answer."""
+    """Return the texts of an entry to compare a user's question with: its questions and, if `answers`, its answer."""
     return (*entry.questions, entry.answer) if answers else entry.questions
 
 
@@ -52,7 +52,7 @@ def texts_of(entry: KnowledgeEntry, *, answers: bool) -> tuple[str, ...]:
 
 
 def read_knowledge(corpus: Corpus) -> list[KnowledgeEntry]:
-    """The entries of a file, in the order of the first occurrence of their answers."""
+    """Read a file of questions and answers; return one entry per answer, in the order in which the answers occur."""
     path = single_file(corpus, "questions and answers")
     entries = []
     for questions, answer, number in _read_rows(path):
@@ -71,7 +71,7 @@ def read_knowledge(corpus: Corpus) -> list[KnowledgeEntry]:
 
 
 def _read_rows(path: Path) -> Iterator[tuple[Sequence[str], str, int]]:
-    """Questions, answer and line number of each entry of a file."""
+    """Yield (questions, answer, line number) for each row, JSON object or Markdown section of a file."""
     suffix = split_suffix(path)[0]
     if suffix in (".tsv", ".csv"):
         for number, (question, answer) in read_table(path, ("question", "answer"), (QUESTION_COLUMNS, ANSWER_COLUMNS)):
@@ -80,12 +80,14 @@ def _read_rows(path: Path) -> Iterator[tuple[Sequence[str], str, int]]:
         for number, record in read_objects(path, FORM, text="answer"):
             questions = record.get("questions", [record.get("question")])
             if not isinstance(questions, list) or not all(isinstance(question, str) for question in questions):
-                raise CorpusError(path, f"no question here; {FORM}", line=number)
+                raise CorpusError(path, f"no question here, or it is not text; {FORM}", line=number)
             yield questions, record["answer"], number
     elif suffix in (".md", ".markdown"):
         yield from read_markdown(read_lines(path))
     else:
-        raise CorpusError(path, f"not a knowledge base; the formats are {FORMATS}, also .gz .zst")
+        raise CorpusError(
+            path, f"not a knowledge base: unknown file format; use {FORMATS}, also compressed (.gz, .zst)"
+        )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -117,7 +119,7 @@ class _Line(NamedTuple):
 
 
 def read_markdown(lines: Iterable[str]) -> Iterator[tuple[list[str], str, int]]:
-    """Yield for each entry its questions, the answer below them, and the line number of the first question."""
+    """Yield (questions, answer, line number of the first question) for each answer in the lines of a Markdown file."""
     marked = list(_mark(lines))
     asked = _find_questions(marked)
     level = first = 0
@@ -170,14 +172,18 @@ def _mark(lines: Iterable[str]) -> Iterator[_Line]:
 
 
 def _inline(text: str) -> str:
-    """A heading without Markdown for emphasis, code and links."""
+    """Remove the Markdown syntax for emphasis, code and links from the text of a heading; keep the text of links."""
     end = text.rfind(")") + 1  # no link ends after this; searching for the end of each "](" would be quadratic
     text = _LINK.sub(r"\1", text[:end]) + text[end:]
     return re.sub(r"[*`]|(?<!\w)_|_(?!\w)", "", text).strip()
 
 
 def _find_questions(lines: list[_Line]) -> set[int]:
-    """The line numbers of the questions. The comment above `BOLD` has the rules."""
+    """Return the line numbers of the headings and lines in bold that are questions.
+
+    If there are lines in bold, they are the questions, as a rule; otherwise the headings are, without the title. The
+    comment above `BOLD` has the rules.
+    """
     headings = [line for line in lines if 0 < line.level < BOLD]
     bold = [line for line in lines if line.level == BOLD]
     asked = {line.number for line in (*headings, *bold) if line.text.endswith(("?", "？", "؟"))}
@@ -193,7 +199,7 @@ def _find_questions(lines: list[_Line]) -> set[int]:
 
 
 def gather(entries: Iterable[KnowledgeEntry]) -> list[KnowledgeEntry]:
-    """Merge entries with the same answer into one entry, without repeated questions."""
+    """Merge entries whose normalized answers are equal into one entry, which has each of their questions once."""
     questions: dict[str, dict[str, str]] = {}
     answers: dict[str, str] = {}
     for entry in entries:
@@ -206,7 +212,7 @@ def gather(entries: Iterable[KnowledgeEntry]) -> list[KnowledgeEntry]:
 
 
 def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> list[KnowledgeEntry]:
-    """Add the entries `new` to `entries`. A question that is in both gets the answer in `new`."""
+    """Return `entries` and `new` as one list. A question that is in both keeps only its answer in `new`."""
     answer_of = {normalize(question): normalize(entry.answer) for entry in new for question in entry.questions}
     kept = []
     for entry in entries:
@@ -217,9 +223,10 @@ def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> lis
 
 
 def remove(entries: Sequence[KnowledgeEntry], texts: Iterable[str]) -> tuple[list[KnowledgeEntry], list[str]]:
-    """Remove each of `texts`: a question, or an answer with all its questions. Entries without questions go too.
+    """Remove the questions in `texts`, and the entries whose answers are in `texts`; return the remaining entries.
 
-    Returns the remaining entries, and the texts that are neither a question nor an answer.
+    Entries that have no question left are removed too. The second result is the list of those `texts` that are neither
+    a question nor an answer of `entries`.
     """
     wanted = {normalize(text): text for text in texts}
     known = {normalize(text) for entry in entries for text in (*entry.questions, entry.answer)}
@@ -228,7 +235,7 @@ def remove(entries: Sequence[KnowledgeEntry], texts: Iterable[str]) -> tuple[lis
 
 
 def without(entry: KnowledgeEntry, keys: Container[str]) -> KnowledgeEntry:
-    """The entry without the questions whose normalized form is in `keys`."""
+    """Return the entry without the questions whose normalized form (`normalize`) is in `keys`."""
     return entry._replace(questions=tuple(text for text in entry.questions if normalize(text) not in keys))
 
 
@@ -242,15 +249,15 @@ def write_entries(path: Path, entries: Iterable[KnowledgeEntry]) -> None:
 
 
 def read_entries(path: Path) -> list[KnowledgeEntry]:
-    """Read what `write_entries` wrote. An entry may have no question."""
+    """Read the entries from a JSON lines file that `write_entries` wrote. An entry may have no questions."""
     try:
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         return [KnowledgeEntry(tuple(map(str, record["questions"])), str(record["answer"])) for record in records]
     except OSError as error:
-        raise RunError(f"{path}: cannot read the knowledge base ({error.strerror})") from None
+        raise RunError(f"{path}: the knowledge base cannot be read ({error.strerror}); check the file") from None
     except (ValueError, KeyError, TypeError):
         remedy = 'take it from a copy of the run, or build it again with "regard index RUN FILE --replace"'
-        raise RunError(f"{path}: damaged; {remedy}") from None
+        raise RunError(f"{path}: the knowledge base is damaged; {remedy}") from None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -259,7 +266,7 @@ def read_entries(path: Path) -> list[KnowledgeEntry]:
 
 @dataclass(frozen=True)
 class KnowledgeFacts:
-    """Statistics of the training data, from which the plan chooses settings."""
+    """Statistics of the training data, from which `make_retrieval_plan` chooses settings."""
 
     texts: int
     """Number of questions and, if the answers are not names, of answers: the texts that a question is compared with."""
@@ -270,7 +277,7 @@ class KnowledgeFacts:
 
     @property
     def tokens(self) -> float:
-        """Estimated mean number of tokens per text, including EOS: 1.5 tokens per word."""
+        """Estimated mean number of subword tokens per text: 1.5 per word, plus 1 for the end token."""
         return 1.5 * self.words + 1
 
 
@@ -279,14 +286,17 @@ PreparedKnowledge = PreparedData[list[KnowledgeEntry], Pair]
 
 
 class TrainingKnowledge:
-    """Questions and answers for training, validation and test. A held-out question is not used for training."""
+    """The knowledge base of the recipe, divided into training, validation and test questions.
+
+    `train` has the entries without the held-out questions; `held_out` has (question, answer) pairs by part.
+    """
 
     def __init__(self, data: DataSettings, seed: int):
         require_train(data, "a knowledge base")
         where = data.train[0].source
         for corpus in (*data.train, *data.valid, *data.test):
             if corpus.weight != 1:
-                raise SettingsError(f"data: knowledge bases cannot be weighted; remove the weight of {corpus.source}")
+                raise SettingsError(f"data: knowledge bases cannot have a weight; remove the weight of {corpus.source}")
         self.entries = gather(entry for corpus in data.train for entry in read_knowledge(corpus))
         """All entries, including held-out questions. The trained run answers from all of them."""
         total = sum(len(entry.questions) for entry in self.entries)
@@ -312,7 +322,10 @@ class TrainingKnowledge:
         return KnowledgeFacts(len(texts), sum(len(text.split()) for text in texts) / len(texts), names)
 
     def _given(self, part: str, data: DataSettings) -> list[Pair]:
-        """The questions in the files of `part` ("valid" or "test"), with their answers. Unknown answers are errors."""
+        """Read (question, answer) pairs from the files of `part`, "valid" or "test"; [] if it has no files.
+
+        An answer that is not in the training data is an error.
+        """
         answers = {normalize(entry.answer): entry.answer for entry in self.entries}
         pairs = []
         for corpus in getattr(data, part):
@@ -324,9 +337,10 @@ class TrainingKnowledge:
         return pairs
 
     def _hold_out(self, data: DataSettings, total: int, chance: random.Random) -> list[KnowledgeEntry]:
-        """Draw questions for validation and test if they have no file; return the entries with the other questions.
+        """Move random questions to `held_out` for each part without files; return the entries with the other questions.
 
-        If there are enough questions, each answer keeps at least one.
+        `total` is the number of questions in all entries, and `chance` is the random generator. If there are enough
+        questions, each answer keeps at least one for training.
         """
         wanted = dict(zip(HELD_OUT, held_out_sizes(data, max(total // SHARE, 1)), strict=True))
         spare = sum(len(entry.questions) - 1 for entry in self.entries)

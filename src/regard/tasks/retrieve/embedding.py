@@ -26,14 +26,14 @@ def open_embedder(run: Run, settings: RetrieveSettings) -> Embedder:
     if settings.encoder:
         return FolderEmbedder(Path(settings.encoder), settings)
     if not run.recipe.data.train:
-        raise RunError(f'{run.folder}: has no encoder (it was not trained); set retrieve.method = "bm25"')
+        raise RunError(f'{run.folder}: has no encoder, because it was not trained; set retrieve.method = "bm25"')
     model = run.load_network()
     mark = hashlib.sha256((run.folder / WEIGHTS).read_bytes()).hexdigest()
     return TrainedEmbedder(model, run.tokenizers[0], settings, mark)
 
 
 class TrainedEmbedder:
-    """Encodes texts with a trained encoder, in batches of texts of similar length."""
+    """Encodes texts as vectors with the trained encoder of a run. `mark` is a hash of its weights."""
 
     def __init__(self, model: Network, tokenizer: Tokenizer, settings: RetrieveSettings, mark: str = ""):
         self.model, self.tokenizer, self.settings, self.mark = model, tokenizer, settings, mark
@@ -50,17 +50,19 @@ class TrainedEmbedder:
 
 
 class FolderEmbedder:
-    """Encodes texts with a model in a folder, in the format of Hugging Face or sentence-transformers.
+    """Encodes texts as vectors with a Hugging Face or sentence-transformers model in a local folder.
 
-    A vector is the mean of the hidden states of a text, or the first hidden state. Weights are read only from
-    safetensors, nothing is downloaded, and no code in the folder is run.
+    A vector is the mean of the last hidden states of a text, or the first of them (CLS), as the folder configures it.
+    Weights are read only from safetensors, nothing is downloaded, and no code in the folder is run.
     """
 
     def __init__(self, folder: Path, settings: RetrieveSettings):
         self.settings = settings
         config = folder / "config.json"
         if not config.is_file():
-            raise SettingsError(f"retrieve.encoder: {folder} is not the folder of a model (it has no config.json)")
+            raise SettingsError(
+                f"retrieve.encoder: {folder} has no config.json; give the folder of a Hugging Face model"
+            )
         self._by_first = _pools_by_first(folder)
         try:
             from transformers import AutoModel, AutoTokenizer
@@ -74,7 +76,9 @@ class FolderEmbedder:
             model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **safe)
         except Exception as error:  # transformers raises errors of many kinds
             reason = " ".join(str(error).split())[:200]
-            raise SettingsError(f"retrieve.encoder: {folder} cannot be opened ({reason}); choose another") from None
+            raise SettingsError(
+                f"retrieve.encoder: {folder} cannot be opened ({reason}); choose another model folder"
+            ) from None
         self._model = model.eval().requires_grad_(False)
         sizes = [f"{path.name} {path.stat().st_size}" for path in sorted(folder.glob("*.safetensors"))]
         self.mark = hashlib.sha256(config.read_bytes() + " ".join(sizes).encode()).hexdigest()
@@ -99,7 +103,7 @@ Embedder = TrainedEmbedder | FolderEmbedder
 
 
 def _pools_by_first(folder: Path) -> bool:
-    """Whether the configuration of sentence-transformers sets pooling by the first hidden state, not by the mean."""
+    """Whether the sentence-transformers configuration in `folder` sets CLS pooling (first state), not mean pooling."""
     path = folder / "1_Pooling" / "config.json"
     if not path.is_file():
         return False
@@ -107,6 +111,7 @@ def _pools_by_first(folder: Path) -> bool:
     modes = {name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True}
     if not modes <= {"pooling_mode_mean_tokens", "pooling_mode_cls_token"}:
         raise SettingsError(
-            f"retrieve.encoder: {path} sets {', '.join(sorted(modes))}; choose a model with mean or cls pooling"
+            f"retrieve.encoder: {path} sets {', '.join(sorted(modes))}; "
+            "choose a model with mean or cls pooling, no other is supported"
         )
     return "pooling_mode_cls_token" in modes

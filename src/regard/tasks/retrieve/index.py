@@ -50,7 +50,11 @@ BEST, POWER = 3, 4.0
 
 
 class KnowledgeIndex:
-    """The entries of a knowledge base, with the indices (BM25 and vectors) that compare questions with their texts."""
+    """Scores the entries of a knowledge base for a question, by BM25, by vectors, or by both (`retrieve.method`).
+
+    The texts of an entry are its questions and, if `retrieve.match_answers`, its answer. `embedder` makes the vectors;
+    it is None if the method is "bm25".
+    """
 
     def __init__(self, entries: Sequence[KnowledgeEntry], settings: RetrieveSettings, embedder: Embedder | None = None):
         self.entries, self.settings, self.embedder = list(entries), settings, embedder
@@ -71,12 +75,12 @@ class KnowledgeIndex:
 
     @cached_property
     def vectors(self) -> Vectors:
-        """The vectors of the texts: computed at first use, unless `open_index` has assigned the stored vectors."""
+        """The vectors of `texts`, one row each: encoded at first use, unless stored vectors were assigned before."""
         assert self.embedder is not None
         return self.embedder.encode(self.texts)
 
     def without(self, questions: Iterable[str]) -> KnowledgeIndex:
-        """An index without these questions. Their answers stay in the index."""
+        """Return a copy of the index without these questions; their answers stay, even without any question left."""
         gone = set(map(normalize, questions))
         entries = [without(entry, gone) for entry in self.entries]
         if entries == self.entries:
@@ -88,7 +92,7 @@ class KnowledgeIndex:
         return other
 
     def compare(self, questions: Sequence[str]) -> MatchScores:
-        """Scores [Q, T] of Q questions against the T texts of all entries."""
+        """Return the scores [Q, T] of Q questions with the T texts of all entries, by BM25 and by vectors."""
         bm25 = dense = None
         if self.settings.method != "dense":
             bm25 = np.stack([self.words.scores(question) for question in questions])
@@ -98,12 +102,12 @@ class KnowledgeIndex:
         return MatchScores(bm25, dense)
 
     def chunks(self, questions: Sequence[str]) -> list[Sequence[str]]:
-        """Divide questions into chunks. Comparing a chunk with all texts gives at most about four million scores."""
+        """Divide questions into chunks so small that `compare` returns at most about four million scores for each."""
         size = max(4_000_000 // max(len(self.texts), 1), 1)
         return [questions[start : start + size] for start in range(0, len(questions), size)]
 
     def compare_all(self, questions: Sequence[str]) -> MatchScores:
-        """Scores [Q, E] of any number of questions (Q) against all entries (E), computed in chunks to limit memory."""
+        """Return the scores [Q, E] of any number Q of questions with all E entries, computed in chunks of questions."""
         found = [self.by_entry(chunk, self.compare(chunk)) for chunk in self.chunks(questions)]
         bm25, dense = (
             None if parts[0] is None else np.concatenate([part for part in parts if part is not None])
@@ -112,10 +116,10 @@ class KnowledgeIndex:
         return MatchScores(bm25, dense)
 
     def by_entry(self, questions: Sequence[str], compared: MatchScores) -> MatchScores:
-        """Scores [Q, E] of Q questions against E entries, from `compared`: the scores [Q, T] against the texts.
+        """Return the scores [Q, E] of Q questions with E entries, from `compared`: their scores [Q, T] with the texts.
 
         If a question is in the knowledge base, its score with its own entry is 1. The BM25 scores of a question are
-        scaled so that the best score is at most the coverage: the share of the question that the best entry contains.
+        scaled so that the best is at most the coverage: the share of the question that the best entry contains.
         """
         bm25, dense = (None if scores is None else self._join(scores) for scores in compared)
         for row, question in enumerate(questions):
@@ -133,9 +137,10 @@ class KnowledgeIndex:
         return {normalize(question): number for number, entry in numbered for question in entry.questions}
 
     def _weight_by_coverage(self, question: str, scores_E: Scores) -> None:
-        """Multiply the BM25 score of each of E entries by the square root of its coverage; then scale all, in place.
+        """Weight the BM25 scores of a question with E entries by coverage; changes `scores_E`.
 
-        The coverage of an entry is the share of the question that it contains (`QueryCoverage`).
+        Coverage is the share of the question that an entry contains (`QueryCoverage`). Each score is multiplied by the
+        square root of the coverage. Then all are scaled so that the best score is at most the coverage of its entry.
         """
         # Entries after the first five get their lowest coverage. More do not change the first five on BANKING77.
         first = np.argsort(-scores_E, kind="stable")[:5]
@@ -149,7 +154,7 @@ class KnowledgeIndex:
         scores_E *= level / max(scores_E[first[best]], TINY)
 
     def _join(self, scores_QT: Scores) -> Scores:
-        """Scores [Q, E] of entries from scores [Q, T] of texts: the power mean of the `BEST` best texts of an entry."""
+        """Convert scores [Q, T] of texts to scores [Q, E] of entries: power means of the `BEST` best texts of each."""
         # Sorted by entry, and within each entry from the highest to the lowest score.
         sorted_QT = np.sort(2.0 * self.owner_T - scores_QT, axis=1)
         sum_QE = np.zeros((len(scores_QT), len(self.entries)))
@@ -179,10 +184,10 @@ def open_index(run: Run, settings: RetrieveSettings) -> KnowledgeIndex:
 
 
 def known_entries(run: Run) -> list[KnowledgeEntry]:
-    """Read the knowledge base of a run. Raises an error if it is missing or empty."""
+    """Read the entries of the knowledge base of a run; raise an error if there are none, or no file."""
     hint = f'"regard index {run.folder} FILE" fills it'
     if not (run.folder / KNOWLEDGE).is_file():
-        raise RunError(f"{run.folder}: has no knowledge base ({KNOWLEDGE} is missing); {hint}")
+        raise RunError(f"{run.folder}: has no knowledge base (the file {KNOWLEDGE} is missing); {hint}")
     entries = read_entries(run.folder / KNOWLEDGE)
     if not entries:
         raise RunError(f"{run.folder}: the knowledge base is empty; {hint}")
@@ -192,7 +197,10 @@ def known_entries(run: Run) -> list[KnowledgeEntry]:
 def store_entries(
     run: Run, entries: Sequence[KnowledgeEntry], log: Callable[[str], None] | None = None
 ) -> KnowledgeIndex:
-    """Replace the knowledge base of a run, and return its index. Only new texts are encoded."""
+    """Write `entries` into a run as its knowledge base, with their vectors if the method uses them; return the index.
+
+    Vectors that the run already stores are reused: only new texts are encoded. `log` receives progress messages.
+    """
     settings, path = run.recipe.task, run.folder / KNOWLEDGE
     if settings.method == "bm25":
         write_entries(path, entries)
@@ -219,7 +227,7 @@ def store_entries(
 
 
 def _hash(index: KnowledgeIndex) -> str:
-    """A hash of the encoder and the texts of an index, to recognize outdated vectors."""
+    """Return a hash of the encoder and the texts of an index, by which outdated stored vectors are recognized."""
     assert index.embedder is not None
     digest = hashlib.sha256(index.embedder.mark.encode())
     for text in index.texts:
@@ -228,7 +236,7 @@ def _hash(index: KnowledgeIndex) -> str:
 
 
 def _stored_vectors(run: Run, index: KnowledgeIndex) -> Vectors | None:
-    """The vectors stored in the run; None if there are none, or if they are of other texts or another encoder."""
+    """Return the vectors of the texts of `index` that the run stores; None if they are missing or outdated."""
     from safetensors import safe_open
 
     current = _hash(index)
@@ -246,7 +254,7 @@ def _stored_vectors(run: Run, index: KnowledgeIndex) -> Vectors | None:
 
 
 class IndexChange(NamedTuple):
-    """Numbers of added, changed and removed answers, and the total numbers of answers and questions."""
+    """A change of a knowledge base: numbers of added, changed and removed answers; answers and questions afterwards."""
 
     added: int
     changed: int
@@ -258,9 +266,10 @@ class IndexChange(NamedTuple):
 def make_run(
     folder: str | Path, entries: Sequence[KnowledgeEntry], encoder: str = "", overrides: Iterable[str] = ()
 ) -> IndexChange:
-    """Make a run without training, which answers from these entries by BM25.
+    """Create the run `folder` with these entries, without training. It finds answers by BM25.
 
-    If `encoder` names the folder of a sentence-embedding model, it also compares by vectors.
+    If `encoder` names the folder of a sentence-embedding model, the run also compares vectors (method "hybrid").
+    `overrides` are settings such as "retrieve.threshold=0.3".
     """
     retrieve: dict[str, Any] = {"method": "bm25", "match_answers": not are_names(entries)}
     if encoder:
@@ -268,7 +277,7 @@ def make_run(
     table = {"data": {"task": "retrieve"}, "retrieve": retrieve}
     recipe = make_recipe(with_overrides(table, overrides), where="options")
     if recipe.data != make_recipe(table).data:
-        raise SettingsError("--set data.: a run without training has no [data] settings; leave them out")
+        raise SettingsError("--set: a run without training has no data. settings; leave them out")
     if (Path(folder) / RECIPE).is_file():
         hint = f'"regard index {folder} FILE" adds to it, and --replace replaces its entries'
         raise RunError(f"{folder}: exists already; {hint}")
@@ -296,7 +305,7 @@ def log(message: str) -> None:
 def change(run: Run, before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
     """Replace the knowledge base of a run by `entries`, and tune the dense weight and the threshold again.
 
-    Returns the differences from `before`, the entries that the run had.
+    Returns the numbers of changes from `before`, the entries that the run had.
     """
     index = store_entries(run, entries, log)
     tune_run(run, index, log)
@@ -306,7 +315,10 @@ def change(run: Run, before: Sequence[KnowledgeEntry], entries: Sequence[Knowled
 
 
 def count_changes(before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
-    """Count the answers that are different in `entries`. A new answer to a question of `before` counts as changed."""
+    """Count the answers that were added, changed or removed between `before` and `entries`.
+
+    An answer counts as changed if its questions differ, or if one of its questions had another answer, now gone.
+    """
     old, new = ({normalize(entry.answer): entry for entry in some} for some in (before, entries))
     gone = {normalize(question): key for key in old.keys() - new.keys() for question in old[key].questions}
     added = 0
@@ -322,12 +334,15 @@ def count_changes(before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeE
 
 
 def configure(run: Run, overrides: Iterable[str]) -> list[str]:
-    """Change settings of a run; only those in `CHANGEABLE`, which need no new index. Returns them as text."""
+    """Change settings of a run, given as "retrieve.threshold=0.3"; return them in the form "retrieve.threshold = 0.3".
+
+    Only the settings in `CHANGEABLE`, which need no new index, are allowed.
+    """
     before = run.recipe
     table = with_overrides({}, overrides)
     for name in (f"{group}.{key}" for group, found in table.items() if isinstance(found, dict) for key in found):
         if name not in CHANGEABLE:
-            raise SettingsError(f"{name}: cannot change in a run that exists; only {', '.join(CHANGEABLE)} can")
+            raise SettingsError(f"--set {name}: cannot change in a run that exists; only {', '.join(CHANGEABLE)} can")
     given = table.get("retrieve", {})
     checked = make_recipe({"data": {"task": "retrieve"}, "retrieve": given}, where="options").task
     after = dataclasses.replace(before.task, **{name: getattr(checked, name) for name in given})
@@ -336,6 +351,6 @@ def configure(run: Run, overrides: Iterable[str]) -> list[str]:
 
 
 def count(run: Run) -> IndexChange:
-    """The numbers of answers and questions of a run, with 0 changes."""
+    """Return the numbers of answers and questions in the knowledge base of a run, with 0 changes."""
     entries = known_entries(run)
     return count_changes(entries, entries)

@@ -20,7 +20,7 @@ from regard.text.words import ShadedSentence, ShadedWord, word_texts
 
 @dataclass(frozen=True)
 class RetrievalMatch:
-    """A known question that is similar to the question of the user, and its answer."""
+    """A search result: an answer, its question that is most similar to the user's question, and scores from 0 to 1."""
 
     question: str
     answer: str
@@ -33,7 +33,7 @@ class RetrievalMatch:
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply to a question, with its matches."""
+    """The reply to a question: the best answer, or the fallback text if no score reaches the threshold."""
 
     source: str
     """The question that was searched."""
@@ -50,7 +50,7 @@ class Reply:
 
 
 class Retriever:
-    """Answers questions from a knowledge base. `regard.load` makes one from a run folder."""
+    """Answers questions from a knowledge base. `regard.load` makes a retriever from a run folder."""
 
     turns = 3
     """Number of turns that `reply` may use: the last turn, and the third last turn, which is by the same speaker."""
@@ -59,7 +59,10 @@ class Retriever:
     """The tuned settings of each method, while training scores the retriever; otherwise empty."""
 
     def __init__(self, index: KnowledgeIndex, settings: RetrieveSettings | None = None):
-        """`settings` (default: those of the index) give the dense weight, threshold, fallback text and match count."""
+        """Answer from `index`. `settings` are by default those of the index.
+
+        Only `dense_weight`, `threshold`, `fallback_text` and `matches` of `settings` are used.
+        """
         self.index, self.settings = index, settings or index.settings
 
     def __repr__(self) -> str:
@@ -68,12 +71,15 @@ class Retriever:
         return f"<Retriever: {questions:,} questions, {len(entries):,} answers, {method}>"
 
     def search(self, questions: str | Sequence[str], k: int = 0) -> list[list[RetrievalMatch]]:
-        """For each question, the answers with a score above 0, best first: at most `k` (0: `retrieve.matches`)."""
+        """Return for each question the answers with scores above 0, best first: at most `k` (0: `retrieve.matches`)."""
         chunks = self.index.chunks([questions] if isinstance(questions, str) else list(questions))
         return [found for chunk in chunks for found in self._search(chunk, k or self.settings.matches)]
 
     def reply(self, turns: str | Sequence[str]) -> Reply:
-        """The answer to the last turn. A short turn ("And on Sundays?") is also searched with the third last turn."""
+        """Answer the last of `turns`: a question, or the messages of a conversation by user and system in alternation.
+
+        A question of at most four words ("And on Sundays?") is also searched together with the user's message before.
+        """
         turns = [turns] if isinstance(turns, str) else list(turns)
         last = turns[-1] if turns else ""
         alone = self._reply(last)
@@ -88,9 +94,9 @@ class Retriever:
         return longer if is_better else alone
 
     def explain(self, reply: Reply) -> list[ShadedSentence]:
-        """The question as one sentence, with the share of each word in the BM25 score of the best match.
+        """Return the question of `reply` as one sentence, with the share of each word in the best match's BM25 score.
 
-        The result is empty if this score is 0 or not computed.
+        The result is empty if this score is 0, or if the method does not use BM25.
         """
         if self.index.settings.method == "dense" or not reply.matches:
             return []
@@ -105,7 +111,7 @@ class Retriever:
         return [ShadedSentence(reply.source, 1.0, tuple(ShadedWord(part.text, part.weight / total) for part in parts))]
 
     def score(self, pairs: Sequence[Pair]) -> RetrievalScores:
-        """Score pairs of a question and its correct answer, which must be in the knowledge base."""
+        """Compute recall and MRR on (question, correct answer) pairs; the answers must be in the knowledge base."""
         right = right_entries(self.index.entries, pairs)
         totals = self.index.compare_all([pair.source for pair in pairs]).total(self.settings.dense_weight)
         return score(totals, right, self.settings.threshold)
@@ -137,9 +143,12 @@ class Retriever:
 
 
 def load(run: str | Path, *others: str | Path, **settings: Any) -> Retriever:
-    """Open the run folder of a retriever. Keywords override [retrieve] settings, e.g. method="bm25"."""
+    """Open the run folder of a retriever. Keywords override [retrieve] settings, e.g. method="bm25".
+
+    `others` must be empty: retrievers cannot form an ensemble.
+    """
     opened = Run.open(run).require("retrieve")
     if others:
-        raise RunError(f"{others[0]}: knowledge bases cannot form an ensemble; give one run")
+        raise RunError(f"{others[0]}: retrieval runs cannot form an ensemble; give only one run")
     tuned = opened.card.get("tuned", {}).get(settings.get("method", ""), {})  # each method has its own tuned threshold
     return Retriever(open_index(opened, replace(opened.recipe.task, **(tuned | settings))))

@@ -1,4 +1,4 @@
-"""Retrieval scores: combines BM25 and dense scores, computes recall and MRR, tunes the dense weight and threshold."""
+"""Retrieval scores: combines BM25 and dense (vector) scores, computes recall and MRR, tunes weight and threshold."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ TINY = np.float32(1e-6)
 
 
 class MatchScores(NamedTuple):
-    """Scores of Q questions by each method: [Q, T] against T texts, or [Q, E] against E entries of a knowledge base.
+    """BM25 scores and dense (vector) scores of Q questions; None for a method that is not used.
 
-    A method that is not used has None.
+    The shape is [Q, T] for scores with T texts, or [Q, E] for scores with E entries of a knowledge base.
     """
 
     bm25: Scores | None
     dense: Scores | None
 
     def by(self, method: str) -> MatchScores:
-        """The scores of one method; for "hybrid", of both."""
+        """Return only the scores that `method` uses: "bm25" or "dense", or both for "hybrid"."""
         return MatchScores(None if method == "dense" else self.bm25, None if method == "bm25" else self.dense)
 
     def total(self, weight: float) -> Scores:
-        """The sum of `weight` times the dense and 1 - `weight` times the BM25 scores, or the scores of the only method.
+        """Return `weight` times the dense plus (1 - `weight`) times the BM25 scores, or the scores of the only method.
 
-        For the sum, the scores of a question are divided by the best score of their method. The sum is multiplied by
-        the weighted sum of both best scores, so that different questions have comparable scores.
+        Before, the scores of a question are divided by the best score of their method. Afterwards, the sum is
+        multiplied by the weighted sum of both best scores, so that different questions have comparable scores.
         """
         if self.bm25 is None or self.dense is None:
             only = self.dense if self.bm25 is None else self.bm25
@@ -57,7 +57,7 @@ class MatchScores(NamedTuple):
 
 @dataclass(frozen=True)
 class RetrievalScores:
-    """Scores over questions with known answers."""
+    """Quality of retrieval on questions whose correct answers are known: recall, MRR, share of answered questions."""
 
     recall_1: float
     """Share of questions for which the correct answer is first."""
@@ -74,7 +74,10 @@ class RetrievalScores:
 
 
 def rank(scores_QE: Scores, right_Q: Sequence[int]) -> NDArray[np.int64]:
-    """The rank (from 1) of the correct entry `right_Q` of each question. Entries with the same score rank before it."""
+    """Return the rank, from 1, of the correct entry of each of Q questions, by the scores [Q, E] of E entries.
+
+    `right_Q` are the indices of the correct entries. Other entries with the same score rank before the correct entry.
+    """
     own_Q1 = np.take_along_axis(scores_QE, np.asarray(right_Q)[:, None], 1)
     return (scores_QE >= own_Q1).sum(1)
 
@@ -91,11 +94,13 @@ def score(scores_QE: Scores, right_Q: Sequence[int], threshold: float) -> Retrie
 
 
 def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> list[int]:
-    """The index of the entry with the correct answer of each question. An unknown answer is an error."""
+    """Return the index of the entry with the answer of each (question, answer) pair; an unknown answer is an error."""
     index = {normalize(entry.answer): place for place, entry in enumerate(entries)}
     for pair in pairs:
         if normalize(pair.target) not in index:
-            raise RunError(f'the answer "{pair.target[:60]}" is not in the knowledge base; leave out its questions')
+            raise RunError(
+                f'the answer "{pair.target[:60]}" is not in the knowledge base; add it, or leave out its questions'
+            )
     return [index[normalize(pair.target)] for pair in pairs]
 
 
@@ -104,9 +109,11 @@ def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> l
 
 
 def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
-    """Tune the dense weight and the threshold of each method on pairs of a question and its answer.
+    """Find the best threshold of each method, and the dense weight of "hybrid", on (question, correct answer) pairs.
 
-    Pairs whose answers are not in the index are left out. With fewer than 30 pairs, the result is empty.
+    The result has, for each method, "threshold" and maybe "dense_weight". At the threshold, the share
+    `retrieve.target_answer_rate` of the questions is answered. Pairs whose answers are not in the index are left out.
+    With fewer than 30 pairs, the result is empty.
     """
     answers = {normalize(entry.answer) for entry in index.entries}
     pairs = [pair for pair in pairs if normalize(pair.target) in answers]
@@ -126,10 +133,11 @@ def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, fl
 
 
 def find_weight(compared: MatchScores, right_Q: Sequence[int]) -> float:
-    """The weight of the dense scores with the best mean reciprocal rank of the correct entries `right_Q`.
+    """Return the weight (0 to 1) of the dense scores in the sum with BM25 that gives the best mean reciprocal rank.
 
-    All weights within two standard errors of the best result count as equally good. Of these, the largest weight is
-    returned if dense scores alone rank at least as well as BM25 alone; otherwise the smallest.
+    `right_Q` are the indices of the correct entries of the questions. All weights within two standard errors of the
+    best result count as equally good. Of these, the largest weight is returned if dense scores alone rank at least as
+    well as BM25 alone; otherwise the smallest.
     """
     found_WQ = np.stack([1 / rank(compared.total(weight), right_Q) for weight in WEIGHTS])
     mean_W = found_WQ.mean(1)
@@ -142,10 +150,9 @@ def find_weight(compared: MatchScores, right_Q: Sequence[int]) -> float:
 def tune_run(run: Run, index: KnowledgeIndex, log: Callable[[str], None]) -> RetrieveSettings:
     """Tune the dense weight and the threshold on the held-out questions of a run; return the new settings.
 
-    Tuned values are written into recipe.toml and card.json.
-
-    Values that the user has set stay; values that were tuned before are tuned again. With too few questions, nothing
-    changes. For tuning, the held-out questions are removed from the index.
+    Tuned values are written into recipe.toml and card.json. Values that the user has set stay; values that were tuned
+    before are tuned again. With fewer than 30 questions, nothing changes. For tuning, the held-out questions are
+    removed from the index.
     """
     settings: RetrieveSettings = run.recipe.task
     pairs = run.held_out()

@@ -10,7 +10,7 @@ from regard.config.ranges import CheckedSettings, Count, Positive, Range, Share,
 
 @dataclass(frozen=True)
 class RetrieveSettings(CheckedSettings):
-    """Settings for answering questions from a knowledge base."""
+    """The section [retrieve] of a recipe: how questions are compared with a knowledge base and answered from it."""
 
     section: ClassVar[str] = "retrieve"
 

@@ -45,11 +45,12 @@ from regard.training.trainer import Validation
 
 
 def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperature: float) -> Loss:
-    """Contrastive loss with in-batch negatives. `one_BV`, `other_BV`: the vectors of first and second texts of B pairs.
+    """Return the contrastive loss with in-batch negatives (InfoNCE in both directions), summed over B pairs of texts.
 
-    It is the cross-entropy of finding the second text of a pair among the second texts of all pairs, averaged with the
-    same for first texts. Vectors have V elements and length one. `group_B` has the index of the answer of each pair:
-    pairs with the same answer are not negatives of each other.
+    `one_BV` and `other_BV` are the vectors of the first and of the second texts; they have V elements and length one.
+    The loss is the cross-entropy of finding the second text of a pair among the second texts of all pairs, averaged
+    with the same for first texts. `group_B` has the index of the answer of each pair: pairs with the same answer are
+    not negatives of each other. Dot products are divided by `temperature`.
     """
     scores_BB = (one_BV @ other_BV.mT).float() / temperature
     same_BB = group_B[:, None] == group_B[None, :]
@@ -62,7 +63,7 @@ def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperat
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Pairs of a text and a positive: another text (question or answer) of the same entry of the knowledge base."""
+    """A batch of B pairs of texts with the same answer: a text, and a positive (another question, or the answer)."""
 
     texts: tuple[TokenSource, ...]
     """All texts and positives, sorted by length and divided into parts, so that they need little padding."""
@@ -73,7 +74,7 @@ class PairBatch:
 
     @property
     def target_tokens(self) -> int:
-        """Number of pairs, over which the loss is summed."""
+        """Number of pairs. (In other tasks, the loss is a sum over target tokens; here it is a sum over pairs.)"""
         return len(self.group_B)
 
     def to(self, device: torch.device | str) -> PairBatch:
@@ -101,9 +102,9 @@ class RetrieveTrainUnit(StreamTrainUnit):
         self.right = right_entries(self.known, data.valid)
 
     def batch(self, position: int) -> PairBatch:
-        """The batch at this position of the training stream: texts, each with a positive (a text of the same answer).
+        """Return the batch at `position` of the training stream: texts, each with another text of the same answer.
 
-        Some tokens are replaced by UNK (word dropout).
+        Random tokens are replaced by UNK (`retrieve.word_dropout`).
         """
         chance = np.random.Generator(np.random.PCG64([self.recipe.train.seed % (1 << 64), position]))
         batch = self._join(self.stream.at(position), chance)
@@ -118,10 +119,11 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return self._join(index, np.random.default_rng(0))
 
     def rows(self, batch: PairBatch, first: int, every: int) -> tuple[PairBatch, Rows | None]:
-        """The whole batch for the first process. It is not divided, because its pairs are negatives of each other.
+        """Return the part of a batch for process number `first` of `every` processes: all of it for process 0.
 
-        The other processes compute one pair with weight 0. To use them, make `train.gradient_accumulation` a multiple
-        of the number of processes: then each process computes whole batches.
+        A batch is not divided, because its pairs are negatives of each other, so the other processes compute one pair
+        with weight 0. To use them, make `train.gradient_accumulation` a multiple of the number of processes: then each
+        process computes whole batches.
         """
         if not first:
             return batch, None
@@ -139,7 +141,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return sum(self.cost.training(text=rows, token=rows * size, pair=rows * size**2) for rows, size in shapes)
 
     def validate(self, model: Network) -> Validation:
-        """Recall and mean reciprocal rank of the validation questions, compared by vectors only (without BM25)."""
+        """Compute recall and mean reciprocal rank of the validation questions by vectors only (without BM25)."""
         embedder = TrainedEmbedder(model, self.data.tokenizer, self.by_vectors)
         index = KnowledgeIndex(self.known, self.by_vectors, embedder)
         dense_QE = index.compare_all([pair.source for pair in self.data.valid]).total(1.0)
@@ -148,7 +150,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return Validation(scores, found.mrr)
 
     def _join(self, index: NDArray[np.int64], chance: np.random.Generator) -> PairBatch:
-        """The batch of the texts with these indices; each is paired with a random other text of the same answer."""
+        """Make a batch of the texts at `index`, each paired with another text of its answer, drawn with `chance`."""
         group_B = self.group_T[index]
         size_B, first_B = self.sizes[group_B], self.first[group_B]
         further_B = 1 + (chance.random(len(index)) * (size_B - 1)).astype(np.int64)
@@ -180,7 +182,7 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return make_retrieval_plan(examples.facts, given)
 
     def workload(self, recipe: Recipe, examples: TrainingKnowledge) -> Workload:
-        """Estimate the computation of an epoch, for texts of mean length. Both texts of a pair are encoded."""
+        """Estimate the computation of an epoch: every text, of mean length, is encoded together with a positive."""
         data = examples.facts
         tokens = round(min(data.tokens, recipe.task.max_tokens))
         amounts = {"text": data.texts, "token": data.texts * tokens, "pair": data.texts * tokens**2}
@@ -190,7 +192,8 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         groups = [texts_of(entry, answers=recipe.task.match_answers) for entry in examples.train]
         if not any(len(texts) > 1 for texts in groups):
             raise SettingsError(
-                "no answer has two questions, so there are no pairs to train on; set retrieve.match_answers = true"
+                "no answer has two questions, so there are no pairs to train on; add questions, "
+                "or set retrieve.match_answers = true"
             )
         write_entries(run.folder / KNOWLEDGE, examples.entries)
         learn_tokenizer(run, recipe, (text for texts in groups for text in texts), log, base)
@@ -198,7 +201,9 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
 
     def open_data(self, run: Run, log: Log) -> PreparedKnowledge:
         if not run.recipe.data.train:
-            raise RunError(f'{run.folder}: made by "regard index --create", so there is no training to continue')
+            raise RunError(
+                f'{run.folder}: made by "regard index --create", without training; make a new run with "regard train"'
+            )
         folder = open_store_folder(run, lambda: _write_store(run, self.read(run.recipe)))
         valid, test = ([Pair(*pair) for pair in read_held_out(folder, part, "questions")] for part in HELD_OUT)
         return PreparedKnowledge(run.tokenizers[0], read_entries(folder / "train.jsonl"), valid, test)
@@ -217,14 +222,14 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return 2.0 + 1 / recipe.task.temperature  # about half of the maximum: similarities are from -1 to 1
 
     def predictor(self, run: Run, data: PreparedKnowledge, log: Log) -> Retriever:
-        """A retriever with tuned dense weight and threshold, to be scored. Its index has no held-out questions."""
+        """Tune dense weight and threshold of a run; return a retriever without the held-out questions, to be scored."""
         index = KnowledgeIndex(data.train, run.recipe.task, open_embedder(run, run.recipe.task))
         retriever = Retriever(index, tune_run(run, index, log))
         retriever.tuned = run.card.get("tuned", {})
         return retriever
 
     def score(self, predictor: Retriever, examples: Sequence[Pair]) -> Scored:
-        """Recall and mean reciprocal rank with the run's `retrieve.method`, and with each method that was tuned."""
+        """Compute recall and MRR with the run's `retrieve.method` and, as "methods", with each tuned method."""
         compared = predictor.index.compare_all([pair.source for pair in examples])
         right = right_entries(predictor.index.entries, examples)
         methods = {}
@@ -238,7 +243,7 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return data.valid  # never the test part, because `tune_run` uses these questions
 
     def complete(self, run: Run, data: PreparedKnowledge) -> None:
-        """Write the vectors of all entries into the run, including the held-out questions."""
+        """Encode the whole knowledge base, including the held-out questions, and store the vectors in the run."""
         store_entries(run, known_entries(run))
 
     def folder(self, recipe: Recipe) -> Path:
@@ -252,7 +257,10 @@ def _write_store(run: Run, knowledge: TrainingKnowledge) -> None:
 
 
 def make_retrieval_plan(data: KnowledgeFacts, given: Tables) -> list[PlannedSetting]:
-    """Choose the settings that are not in `given`."""
+    """Choose vocabulary size, model width, batch size and other settings by statistics of the training data.
+
+    `given` are the settings of the user by section; they are left out of the result.
+    """
     choices = []
     if data.names:
         reason = "the answers are names: questions are compared with questions only"

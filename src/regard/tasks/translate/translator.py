@@ -143,7 +143,7 @@ class Translator:
                 raise SettingsError(f"trace: {len(text)} texts need a list of {len(text)} targets, or no targets")
             return [self.trace(one, other) for one, other in zip(text, targets, strict=True)]
         if not (target is None or isinstance(target, str)):
-            raise SettingsError("trace: `text` is one string, but `target` is a list; give two strings, or two lists")
+            raise SettingsError("trace: one text, but a list of targets; give a text and a target, or two lists")
         if target is None:
             by_beam = self.search.beam_size > 1 and not self.search.sample
             [translation] = self._translate([text], "", self.search, 1, tree=by_beam)

@@ -26,7 +26,11 @@ def read(given: str) -> str:
 def inspect(
     run: Run, sentence: str, *, target: str | None = None, quick: bool = False, log: Log = lambda doing: None
 ) -> dict[str, Any]:
-    """Return the data of the page for a sentence and its translation: `target` (a text or a file), or the model's."""
+    """Return the data of the HTML page of `regard inspect` for a sentence and its translation.
+
+    The translation is `target` (a text, or the name of a file) or, if None, the output of the model. `quick` leaves out
+    slow analyses. `log` receives progress messages.
+    """
     given = None if target is None else text_or_file(target)
 
     from regard.tasks.translate.inspect.page import inspect_run
@@ -39,7 +43,11 @@ def summary(data: dict[str, Any]) -> str:
 
 
 def measure(run: Run, pairs: str, sentences: int, log: Log = lambda doing: None) -> CorpusMeasurements:
-    """Measure faithfulness and token identifiability on a file of pairs or, if empty, the held-out pairs of the run."""
+    """Measure the faithfulness of attribution methods, and token identifiability; store both in the run folder.
+
+    `pairs` names a file of sentence pairs; if empty, the held-out pairs of the run are used. Faithfulness is measured
+    on the first `sentences` pairs.
+    """
     data = run.recipe.data
     given = list(read_corpus(Corpus(pairs), data.source_language, data.target_language)) if pairs else []
 

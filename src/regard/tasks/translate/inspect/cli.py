@@ -83,15 +83,15 @@ def _add_pairs(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.conllu and options.source:
-        raise SettingsError("--conllu contains the source sentences; leave out --source")
+        raise SettingsError("--conllu contains the source sentences; give --conllu or --source, not both")
     if options.gold_from is not None and not options.alignments:
-        raise SettingsError("--gold-from is the first index in --alignments; give --alignments too")
+        raise SettingsError("--gold-from is the first word index in the file --alignments; give --alignments too")
     if options.choose_alignment and (options.json or options.save or options.out):
-        raise SettingsError("--choose-alignment only writes the card of the run; leave out --json, --save and --out")
+        raise SettingsError("--choose-alignment only changes card.json of the run; leave out --json, --save and --out")
     if options.sentences < 1:
         raise SettingsError(f"--sentences must be at least 1, not {options.sentences}")
     if options.out and Path(options.out).suffix != ".svg":
-        raise SettingsError(f"--out {options.out}: the picture is an .svg file (regard prune makes a smaller run)")
+        raise SettingsError(f"--out {options.out}: the picture is an .svg file; give a name that ends in .svg")
     opened = Run.open(options.run).require("translate")
 
     from regard.tasks.translate.inspect import heads as measuring
@@ -131,7 +131,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def choose(opened: Run, translator: Translator, examples: Sequence[AnnotatedExample]) -> int:
-    """Find the heads that align words best; store them in the card if they are better than the mean of all heads."""
+    """Find the heads that align words best, print their error rate, and return the exit status 0.
+
+    They are stored in card.json, for `regard translate --align`, if they are better than the mean of all heads.
+    `examples` must have gold alignments.
+    """
     from regard.tasks.translate.inspect.heads import choose_alignment
 
     found, plain = choose_alignment(translator, examples)
@@ -149,9 +153,9 @@ def choose(opened: Run, translator: Translator, examples: Sequence[AnnotatedExam
 def run_prune(options: argparse.Namespace) -> int:
     opened = Run.open(options.run).require("translate")
     if Path(options.out).exists():  # reported before anything is loaded
-        raise SettingsError(f"--out {options.out}: exists already; choose another name")
+        raise SettingsError(f"--out {options.out}: exists already; choose another folder")
     if options.minutes is not None and options.minutes < 0:
-        raise SettingsError("--minutes must not be negative")
+        raise SettingsError(f"--minutes must not be negative, but is {options.minutes:g}")
 
     from regard.tasks.translate.inspect.prune import prune_run
 
@@ -208,7 +212,7 @@ def show_heads(heads: Sequence[HeadReport], title: str, sentences: int) -> None:
 
 
 def _rows(heads: Sequence[HeadReport]) -> Iterator[list[str]]:
-    """Yield a row per head and role, for output that is not a terminal."""
+    """Yield table rows with the cells `COLUMNS`: one for each role of a head, or one for a head without roles."""
     for head in heads:
         cells = [head.attention, str(head.head)]
         cells += [f"{head.confidence:.4f}", f"{head.ablation:.5f}", f"{head.gradient:.5f}"]
@@ -221,7 +225,10 @@ def _rows(heads: Sequence[HeadReport]) -> Iterator[list[str]]:
 
 
 def _print_layer(attention: str, row: Sequence[HeadReport], most: float) -> None:
-    """Print the heads of a layer side by side: their roles and, in the line below, their importance and confidence."""
+    """Print the heads of the layer `attention` side by side: roles and, in the line below, importance and confidence.
+
+    Importance is a bar: the increase of the loss without the head, relative to `most`, the largest increase of all.
+    """
     from rich.text import Text
 
     screen, parts = console(), attention.split(".")
@@ -245,7 +252,10 @@ def _print_layer(attention: str, row: Sequence[HeadReport], most: float) -> None
 
 
 def _role(head: HeadReport) -> str:
-    """Return the strongest role of a head as text, e.g. "80% 1 back": in 80 % of cases, the token before."""
+    """Return the strongest role of a head as text, or "·" if it has no role. A final "+" means that it has more roles.
+
+    E.g. "80% 1 back": for 80 % of the queries, the largest attention weight is on the token before.
+    """
     if not head.roles:
         return "·"
     role, *others = head.roles
@@ -256,7 +266,7 @@ def _role(head: HeadReport) -> str:
 
 
 def show_pruning(pruning: Pruning, out: str) -> None:
-    """Print the heads that were kept, and size, score and speed before and after."""
+    """Print which heads were kept, and the size, BLEU and speed of both runs. `out` is the folder of the pruned run."""
     labels = {"bleu": "BLEU", "seconds": "CPU seconds"}
     figures = [
         (labels.get(name, name), before, after, ".2f" if name in labels else ".0f")

@@ -36,7 +36,7 @@ FEWEST, MOST = 20, 1000
 
 @dataclass(frozen=True)
 class Explanation:
-    """The contributions of source words and earlier target words to each word of the translation."""
+    """The attribution of each word of a translation to the source words and to the earlier words of the translation."""
 
     method: str
     source: tuple[str, ...]
@@ -48,7 +48,7 @@ class Explanation:
     """A row per word of `target`, and a column per word of `source` and `prefix`."""
 
     def __str__(self) -> str:
-        """Return a line per output word, with the three source words that contributed most."""
+        """A line for each word of the translation with the three source words that contribute most, with shares."""
         even_TS = self.attribution.normalised().source_TS
         width = max(map(len, self.target))
         lines = []
@@ -60,7 +60,10 @@ class Explanation:
 
 
 class ExplainedExample(NamedTuple):
-    """A text, its translation and, if known, their word alignment (with the words of `regard.text.words`)."""
+    """A text, its translation and, if known, their word alignment.
+
+    `links` are pairs (source index, target index) of words as `regard.text.words` splits them.
+    """
 
     source: str
     target: str
@@ -70,9 +73,11 @@ class ExplainedExample(NamedTuple):
 def explain(
     translator: Translator, text: str, target: str | None = None, method: str = "alti", **options: Any
 ) -> Explanation:
-    """Attribute each word of `target`, or of the translation by the model, to the words that the (first) model reads.
+    """Compute how much each source word and earlier target word contributes to each word of `target`.
 
-    `options` are passed to the method; the option `baseline` is "zero", "unk" or "pad".
+    If `target` is None, the translation by the model is explained. `method` is "alti", "rollout" or another name in
+    `regard.analysis.attribution.METHODS`. `options` are passed to the method; the option `baseline` is
+    "zero", "unk" or "pad". Of an ensemble, only the first model is explained.
     """
     if target is None:
         target = translator.translate([text])[0].text
@@ -85,9 +90,10 @@ def explain(
 def compare_explanations(
     translator: Translator, examples: Sequence[ExplainedExample], ways: Ways = EVERY_WAY, **settings: Any
 ) -> Faithfulness:
-    """Measure how faithful attribution methods are to the model.
+    """Measure on `examples` how faithful attribution methods are to the model; examples with an empty text are skipped.
 
-    `ways` has the method and its options by name; `settings` are arguments of `measure_faithfulness`.
+    `ways` are the methods to compare: a name for the result -> (method, options). By default, these are all methods.
+    `settings` are passed to `measure_faithfulness`.
     """
     ways = {name: (method, _options(translator, options)) for name, (method, options) in ways.items()}
     cases = [read_case(translator, one) for one in examples if one.source.strip() and one.target.strip()]
@@ -95,7 +101,7 @@ def compare_explanations(
 
 
 def read_case(translator: Translator, example: ExplainedExample) -> ExplainedPair:
-    """Convert a text pair to the tensors and words that the attribution methods need."""
+    """Tokenize an example: return its token ids, words and alignment links in the form for attribution methods."""
     if not example.source.strip():
         raise SettingsError("the text is empty; give a text to explain")
     ids = translator.source.encode(example.source), translator.target.encode(example.target)
@@ -107,7 +113,7 @@ def read_case(translator: Translator, example: ExplainedExample) -> ExplainedPai
 
 
 def _side_index(side: TraceSide, text: str) -> list[int]:
-    """Return, for each word of `text`, its index in `side.words`, where words that share a token are one word."""
+    """Return for each word of `text` its index in `side.words`, which joins words that share a token into one word."""
     return [
         next(place for place, (start, end) in enumerate(side.word_spans) if start < word.end and word.start < end)
         for word in words(text)
@@ -115,19 +121,23 @@ def _side_index(side: TraceSide, text: str) -> list[int]:
 
 
 def _options(translator: Translator, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the name of the baseline in `options` by its two tokens (source and target), or None for "zero"."""
+    """Return `options` with the name in "baseline" replaced by token ids (source, target), or by None for "zero".
+
+    Without a "baseline", the options are unchanged.
+    """
     name = options.get("baseline", "zero")
     tokens = {"zero": None, "unk": (UNK, UNK), "pad": (translator.source.pad, translator.target.pad)}
     if name not in tokens:
-        raise SettingsError(f'the baseline must be one of {", ".join(tokens)}, not "{name}"')
+        raise SettingsError(f'the option baseline must be one of {", ".join(tokens)}, not "{name}"')
     return {**options, "baseline": tokens[name]} if "baseline" in options else dict(options)
 
 
 def identify(translator: Translator, lines: Sequence[str], *, whole_vocabulary: bool = False) -> Identifiability:
-    """Measure how well tokens can be recovered from encoder states, on lines that the model was not trained on.
+    """Measure how well source tokens can be recovered from the encoder states of each layer (Brunner et al. 2020).
 
-    70 % of the lines train maps from states to tokens, the others test the maps. Equal lines are used once, so that no
-    line is in both parts. A token is searched among the tokens of its line or, if `whole_vocabulary`, among all tokens.
+    `lines` are source sentences that the model was not trained on. 70 % of them train maps from states to token
+    embeddings, the others test the maps. Equal lines are used once, so that no line is in both parts. A token must be
+    found among the tokens of its line or, if `whole_vocabulary`, among the whole vocabulary.
     """
     encoded = sorted({tuple(ids) for ids in translator.source.encode_many(list(lines)) if ids})
     if len(encoded) < FEWEST:
@@ -148,7 +158,7 @@ def identify(translator: Translator, lines: Sequence[str], *, whole_vocabulary: 
 
 
 class CorpusMeasurements(NamedTuple):
-    """Results of `survey`: how faithful explanations are to the model, and how well tokens are found in its states."""
+    """Results of `survey`: faithfulness of attribution methods, and share of tokens recovered from encoder states."""
 
     faithfulness: Faithfulness
     identifiability: Identifiability
@@ -163,9 +173,10 @@ class CorpusMeasurements(NamedTuple):
 def survey(
     run: Run, pairs: Sequence[Pair] = (), *, sentences: int, log: Callable[[str], None] = lambda message: None
 ) -> CorpusMeasurements:
-    """Measure the faithfulness of explanations and token identifiability, and store both in the run folder.
+    """Measure the faithfulness of attribution methods and token identifiability, and store both in the run folder.
 
-    `pairs` are, by default, the held-out pairs of the run. Faithfulness uses the first `sentences` pairs.
+    `pairs` are sentence pairs; if empty, the held-out pairs of the run are used. Faithfulness is measured on the first
+    `sentences` pairs, token identifiability on the sources of all pairs. `log` receives progress messages.
     """
     pairs = [pair for pair in pairs or run.held_out() if pair.source.strip() and pair.target.strip()]
     if not pairs:
@@ -185,6 +196,9 @@ def survey(
 
 
 def write_measurements(run: Run, name: str, found: dict[str, Any]) -> None:
-    """Store measurements in the run folder, with a fingerprint of the weights that were measured."""
+    """Write the measurements `found` as JSON to the file `name` in the run folder.
+
+    A fingerprint of the weights is added, so that measurements of other weights are recognized as outdated.
+    """
     content = json.dumps(found | {"weights": fingerprint(run)}, ensure_ascii=False)
     write_atomically(run.folder / name, content.encode())

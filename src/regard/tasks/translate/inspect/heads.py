@@ -1,8 +1,8 @@
 """Role, confidence and importance of each attention head of a translator.
 
-Roles are measured on sentence pairs with annotations of words: the phrasebook has subject, verb, object and word
-alignment; a CoNLL-U file has dependencies; other text has none. Words are given as spans of characters, because models
-have different tokens.
+Roles are measured on sentence pairs with annotations of words: the phrasebook (a built-in corpus) has subject, verb,
+object and word alignment; a CoNLL-U file has dependencies; other text has none. Words are given as spans of characters,
+because models have different tokens.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ Span = tuple[int, int]
 
 
 class WordRelation(NamedTuple):
-    """A grammatical relation, e.g. "subject → verb": a head with this role attends from `queries` to `keys`."""
+    """A grammatical relation in a sentence, e.g. "subject → verb". `queries` and `keys` are character spans of words.
+
+    A head with this role attends from the words `queries` (the subject) to the words `keys` (the verb).
+    """
 
     name: str
     queries: tuple[Span, ...]
@@ -67,7 +70,7 @@ class WordRelation(NamedTuple):
 
 
 class AnnotatedExample(NamedTuple):
-    """A sentence pair with its annotations."""
+    """A sentence pair and, if known, its grammatical relations and word alignment. Words are character spans."""
 
     source: str
     target: str
@@ -83,7 +86,7 @@ def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
     """Return at most `count` pairs that a run was not trained on.
 
     Usually these are the held-out pairs that are stored in the run. The validation data of the recipe is read instead
-    in two cases: the run has no stored pairs, or its validation data is the phrasebook, which has annotations.
+    in two cases: the run has no stored pairs, or its validation data is the phrasebook, a corpus with annotations.
     """
     data = run.recipe.data
     is_book = bool(data.valid) and all(corpus_of(one.source) == "phrasebook" for one in data.valid)
@@ -108,7 +111,7 @@ def parsed_examples(
     """
     parses = list(islice(read_conllu(path), count))
     if not parses:
-        raise CorpusError(path, "has no sentence; give a CoNLL-U file with sentences")
+        raise CorpusError(path, "contains no sentences; give another CoNLL-U file")
     if not target:
         targets = translate([parse.text for parse in parses])
     elif len(targets := list(islice(read_lines(target), count))) < len(parses):
@@ -121,13 +124,16 @@ def parsed_examples(
 
 
 def with_links(examples: Sequence[AnnotatedExample], path: str, first: int = 0) -> list[AnnotatedExample]:
-    """Add the word alignments in the file `path`, which has a line such as "0-0 1-2" for each example.
+    """Return the examples with the word alignments in the file `path`: a line such as "0-0 1-2" for each example.
 
-    Indices start at `first`. They count words separated by spaces, or the source words of a CoNLL-U file.
+    Indices start at `first` (0 or 1). They count words separated by spaces or, if the examples are from a CoNLL-U file,
+    its source words.
     """
     lines = list(islice(read_lines(path), len(examples)))
     if len(lines) < len(examples):
-        raise CorpusError(path, f"{len(lines):,} lines for {len(examples):,} pairs; give one line for each")
+        raise CorpusError(
+            path, f"{len(lines):,} lines for {len(examples):,} pairs; give one line of word alignments for each pair"
+        )
     linked = []
     for number, (example, line) in enumerate(zip(examples, lines, strict=True), 1):
         source, target = (
@@ -149,7 +155,7 @@ def with_links(examples: Sequence[AnnotatedExample], path: str, first: int = 0) 
 
 
 def training_text(run: Run) -> list[AnnotatedExample]:
-    """Return the first training pairs of a run, to count token frequencies; empty if they cannot be read."""
+    """Return the first 30,000 training pairs of a run, to count token frequencies; [] if the files cannot be read."""
     try:
         return read_examples(run, run.recipe.data.train, 30_000)
     except CorpusError:
@@ -157,7 +163,7 @@ def training_text(run: Run) -> list[AnnotatedExample]:
 
 
 def read_examples(run: Run, corpora: Iterable[Corpus], count: int) -> list[AnnotatedExample]:
-    """Read the first `count` pairs of corpora, with annotations if a corpus is the phrasebook."""
+    """Read the first `count` sentence pairs of the corpora; pairs of the built-in phrasebook have annotations."""
     data = run.recipe.data
 
     def read(corpus: Corpus) -> Iterable[AnnotatedExample]:
@@ -180,7 +186,11 @@ def _annotate(phrase: Phrase) -> AnnotatedExample:
 
 
 def _grammar(roles: Roles, spans: Sequence[Span]) -> Iterator[WordRelation]:
-    """Yield the relations of subject and verb, and of object and verb. A word in both ("they're") is left out."""
+    """Yield the relations between subject and verb, and between object and verb, in both directions.
+
+    `roles` has word indices, and `spans` has the character span of each word. A word that is in both parts of a
+    relation ("they're" is subject and verb) is left out.
+    """
     for name, part in (("subject", roles.subject), ("object", roles.object)):
         ones = tuple(spans[place] for place in part if place not in roles.verb)
         others = tuple(spans[place] for place in roles.verb if place not in part)
@@ -202,7 +212,7 @@ def _dependencies(parse: Parse) -> Iterator[WordRelation]:
 
 @dataclass(frozen=True)
 class HeadReport:
-    """Role, confidence and importance of one head."""
+    """Roles, confidence (mean largest attention weight) and importance (effect on the loss) of one attention head."""
 
     attention: str
     """Name of the layer, e.g. "encoder.0.self"."""
@@ -230,16 +240,17 @@ def describe_heads(
     training: Sequence[AnnotatedExample] = (),
     log: Callable[[str], None] = lambda message: None,
 ) -> tuple[HeadReport, ...]:
-    """Measure the roles, confidence and importance of every head, in the order of the layers.
+    """Measure on `examples` the roles, confidence and importance of every attention head, in the order of the layers.
 
-    Token frequencies, for heads that attend to rare tokens, are counted in `training` or else in the examples.
+    Token frequencies, which define the role of attending to rare tokens, are counted in `training` or, if it is
+    empty, in the examples. `log` receives progress messages.
     """
     model, source, target = translator.model, translator.source, translator.target
     if not attention_hooks(model):
         raise SettingsError("this model has no attention heads to measure; choose a run with attention")
     examples = [example for example in examples if example.source.strip() and example.target.strip()]
     if not examples:
-        raise SettingsError("no pair has text on both sides; give pairs with text, at best a few hundred")
+        raise SettingsError("no sentence pair has both source and target text; give other pairs, at best a few hundred")
     counted = training or examples
     frequencies = (
         token_frequencies([one.source for one in counted], source),
@@ -261,6 +272,7 @@ def choose_alignment(
     translator: Translator, examples: Sequence[AnnotatedExample]
 ) -> tuple[RankedHead, AlignmentScores]:
     """Choose the cross-attention heads that align words best, and how to use them (see `AlignmentHeads`).
+
     Returns the choice with its scores and, for comparison, the scores of the mean of all heads. The choice is made on
     every second example with a gold alignment; both scores are measured on the other examples.
     """
@@ -288,7 +300,7 @@ def choose_alignment(
 
 
 def _word_links(example: AnnotatedExample) -> Links:
-    """Convert the gold links of an example from spans of characters to word indices."""
+    """Return the gold alignment of an example as pairs of word indices (source, target); it stores character spans."""
     source, target = words(example.source), words(example.target)
     return tuple(
         sorted(
@@ -303,7 +315,7 @@ def _word_links(example: AnnotatedExample) -> Links:
 
 
 def text_batches(pairs: Sequence[Pair | AnnotatedExample], source: Tokenizer, target: Tokenizer) -> list[Batch]:
-    """Return batches of pairs of similar length; `index_B` of a batch has the indices of its pairs."""
+    """Tokenize sentence pairs and batch those of similar length; `index_B` of a batch has their indices in `pairs`."""
     ids = list(
         zip(source.encode_many([p.source for p in pairs]), target.encode_many([p.target for p in pairs]), strict=True)
     )
@@ -321,7 +333,7 @@ def token_frequencies(texts: list[str], tokenizer: Tokenizer) -> Tensor:
 
 
 class CandidateRoles(NamedTuple):
-    """The roles that can be tested on one sentence, for the heads of a kind of attention (encoder, decoder, cross)."""
+    """The roles for which heads are tested on a sentence pair; for one of encoder, decoder or cross-attention."""
 
     seen_TS: Tensor
     """Mask of the queries and keys that are used: all except start and end tokens."""
@@ -332,7 +344,10 @@ class CandidateRoles(NamedTuple):
 def _candidate_roles(
     example: AnnotatedExample, source: Tokenizer, target: Tokenizer, frequencies: tuple[Tensor, Tensor]
 ) -> dict[str, CandidateRoles]:
-    """Return the candidate roles for one sentence pair, by kind of attention."""
+    """Return the roles to test on one sentence pair, for each of the keys "encoder", "decoder" and "cross".
+
+    `frequencies` are the counts [V] of the source tokens and of the target tokens; they define the rarest token.
+    """
     read, written = source.pieces(example.source), target.pieces(example.target)
     read_S = torch.tensor([True] * len(read) + [False])  # the end token comes last
     written_T = torch.tensor([True] * len(written) + [False])
@@ -357,16 +372,16 @@ def _candidate_roles(
 
 
 def attention_kind(name: str) -> str:
-    """Return the kind of an attention layer: "encoder" or "decoder" for self-attention, or "cross"."""
+    """Return the kind of the attention layer `name`, e.g. "encoder.0.self": "encoder", "decoder" or "cross"."""
     return "encoder" if name.startswith("encoder.") else "decoder" if name.endswith(".self") else "cross"
 
 
 def _syntax(
     relations: Sequence[WordRelation], pieces: Sequence[Piece], special: tuple[int, int]
 ) -> dict[HeadLook, Tensor]:
-    """Return, for each relation, a mask [T queries, S keys] of the token pairs that it connects.
+    """Return, for each relation, a mask [T, S] that is true where it connects a query token with a key token.
 
-    `special`: number of special tokens before and after `pieces`.
+    `pieces` are the tokens of one sentence (T = S); `special` has the numbers of special tokens before and after them.
     """
     right: dict[HeadLook, Tensor] = {}
     for name, queries, keys in relations:
@@ -377,7 +392,10 @@ def _syntax(
 
 
 def _tokens(pieces: Sequence[Piece], spans: Sequence[Span]) -> Tensor:
-    """Return a mask of the tokens that overlap one of the character spans. A space token belongs to the next word."""
+    """Return a mask over the tokens `pieces`: true if a token overlaps one of the character spans.
+
+    A token that is only a space counts as part of the next word.
+    """
     places = [(piece.start, max(piece.end, piece.start + 1)) for piece in pieces]
     return torch.tensor([any(start < b and a < end for a, b in spans) for start, end in places], dtype=torch.bool)
 
@@ -387,7 +405,10 @@ def _head_roles(
     model: Seq2Seq, source: Tokenizer, target: Tokenizer, examples: Sequence[AnnotatedExample],
     frequencies: tuple[Tensor, Tensor],
 ) -> dict[str, list[tuple[tuple[Role, ...], float]]]:  # fmt: skip
-    """Return roles and confidence of each head, by layer. Layers of the same kind are measured together."""
+    """Return, by the name of each attention layer, the roles and the confidence of each of its heads.
+
+    `frequencies` are the counts [V] of the source tokens and of the target tokens.
+    """
     statistics: dict[str, HeadStatistics] = defaultdict(HeadStatistics)
     for batch in text_batches(examples, source, target):
         with trace(model) as tape:

@@ -1,4 +1,4 @@
-"""The data of the page of `regard inspect`: attention, probabilities, attribution and hidden states of one translation.
+"""The data of the HTML page of `regard inspect`: attention, probabilities, attribution and states of one translation.
 
 `inspection` collects the data of one sentence; `inspect_run` adds stored measurements over many sentences.
 """
@@ -54,17 +54,19 @@ def inspection(
     heads: Sequence[Json] = (), faithfulness: Json | None = None,
     quick: bool = False, log: Log = lambda doing: None,
 ) -> Json:  # fmt: skip
-    """Return the data of the page: what the model computes while it generates `target` or its own translation.
+    """Return the data of the page: attention, probabilities and states while the model generates a translation.
 
-    Weights and shares are rounded to three digits. `heads` are the roles of heads (`HeadReport.as_dict`), and
-    `faithfulness` is the result of `compare_explanations` (`as_dict`), if they were measured. `quick` leaves out slow
-    analyses: attribution and the mixing of tokens. `log` receives progress messages.
+    The translation is `target` or, if None, the output of the model. `heads` are measured roles of heads
+    (`HeadReport.as_dict`), and `faithfulness` is a result of `compare_explanations` (`as_dict`); both are optional.
+    `quick` leaves out two slow analyses: attribution, and hidden token attribution. `log` receives progress messages.
     """
     _check(translator, text, target)
     log("translating")
     trace = translator.trace(text, target)
     if len(trace.target.tokens) == 1:
-        raise SettingsError("the translation by the model is empty and cannot be inspected; give a --target")
+        raise SettingsError(
+            "the translation by the model is empty and cannot be inspected; give a translation with --target"
+        )
     source, target_tokens = translator.source, translator.target
     ids = {token: id for id, token in reversed(list(enumerate(target_tokens.tokens)))}
     pair = source.encode(trace.source.text), [ids[token] for token in trace.target.tokens[:-1]]
@@ -100,14 +102,19 @@ def _check(translator: Translator, text: str, target: str | None) -> None:
     if not text.strip():
         raise SettingsError("the sentence is empty; give a sentence to inspect")
     if target is not None and not target.strip():
-        raise SettingsError("the target is empty; leave it out to inspect the translation by the model")
+        raise SettingsError(
+            "the target is empty; give a text, or leave out --target to inspect the translation by the model"
+        )
     for name, tokenizer, side in (("sentence", translator.source, text), ("target", translator.target, target or "")):
         limit = translator.search.max_source_tokens
         refuse_long(side, tokenizer, limit, f"the {name}", "inspect one sentence at a time")
 
 
 def _probabilities(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
-    """Return the translation, which may be `given`, with scores and ranks, and the best tokens at each step."""
+    """Return the translation with its score, the probability and rank of its tokens, and the 8 best tokens per step.
+
+    `given` is stored in the result: whether the user gave the translation, and not the model.
+    """
     assert trace.next is not None
     written_T = trace.next.gather(-1, batch.target_output_BT[0][:, None])[:, 0]
     rank_T = (trace.next > written_T[:, None]).sum(-1) + 1
@@ -136,7 +143,7 @@ def _scoring(search: SearchSettings) -> str:
 
 
 def _attentions(trace: Trace) -> Iterator[Json]:
-    """Yield every attention layer with its weights, their entropy, and effective weights if they are different."""
+    """Yield for every attention layer its weights, their entropy, and effective weights (if different from them)."""
     for name, weights_HTS in trace.weights.items():
         if name in ("decoder.word", "decoder.utterance"):
             continue  # two levels of attention in HRAN: only their product, "decoder.cross", is shown
@@ -157,7 +164,11 @@ def _attentions(trace: Trace) -> Iterator[Json]:
 
 
 def _start(translator: Translator, roles: Sequence[Json], present: Collection[tuple[str, int]]) -> Json | None:
-    """Return the head that the page shows first: one chosen for alignment, or with the best alignment role; or None."""
+    """Return the cross-attention head that the page shows first, or None.
+
+    It is the first head that the run uses for word alignment or, if none was chosen, the head with the best alignment
+    role in `roles`. `present` are the heads (layer name, index) that the page has.
+    """
     aligning = sorted((role for role in roles if role["role"] == "alignment"), key=lambda role: -role["share"])
     chosen = translator.alignment.heads if translator.alignment else ()
     for attention, head in [*chosen, *((role["name"], role["head"]) for role in aligning)]:
@@ -167,13 +178,16 @@ def _start(translator: Translator, roles: Sequence[Json], present: Collection[tu
 
 
 def _layer(attention: str) -> int | None:
-    """Return the layer number in the name of an attention layer; recurrent models have no number."""
+    """Return the number in the name of an attention layer, e.g. 0 in "encoder.0.self"; None if there is no number."""
     found = re.search(r"\.(\d+)\.", attention)
     return int(found[1]) if found else None
 
 
 def _attribution(translator: Translator, batch: Batch, faithfulness: Json | None, log: Log) -> Json:
-    """Return the attribution by every method that supports the model, and the faithfulness of the methods."""
+    """Return the attribution of the translation by every method that supports the model.
+
+    Integrated gradients are left out if they take too long. `faithfulness` is copied into the result.
+    """
     methods = []
     work = 64.0 * batch.target_tokens**2 * count_parameters(translator.model)  # of dozens of backward passes per token
     for name, about in METHODS.items():
@@ -199,7 +213,7 @@ def _attribution(translator: Translator, batch: Batch, faithfulness: Json | None
 
 
 def _role(head: Json) -> Json:
-    """Return a head with its strongest role, for the page."""
+    """Return the data of a head (`HeadReport.as_dict`) for the page: confidence, importance and strongest role."""
     facts = {
         "name": head["attention"],
         "head": head["head"],
@@ -214,7 +228,7 @@ def _role(head: Json) -> Json:
 
 
 def _planes(translator: Translator, trace: Trace, batch: Batch) -> Iterator[Json]:
-    """Yield the token embeddings, then the hidden states of each layer, projected to two dimensions."""
+    """Yield the token embeddings, then the hidden states of each layer, each projected to two dimensions by PCA."""
     ids = {"source": batch.source.ids_BS[0], "target": batch.target_output_BT[0]}
     vectors: dict[str, dict[str, Tensor]] = {"vocabulary": {}}
     for side, part in (("source", "encoder"), ("target", "decoder")):
@@ -235,9 +249,9 @@ def _planes(translator: Translator, trace: Trace, batch: Batch) -> Iterator[Json
 
 
 def _mixing(translator: Translator, trace: Trace, batch: Batch, log: Log) -> Json | None:
-    """Return how much each source token contributes to each encoder state (hidden token attribution).
+    """Return how much each source token contributes to each encoder state (hidden token attribution, Brunner et al.).
 
-    None if that takes too long.
+    Returns None if the model has no such states, or if the computation takes too long.
     """
     if "encoder.embed" not in trace.states:
         return None
@@ -261,7 +275,7 @@ def _mixing(translator: Translator, trace: Trace, batch: Batch, log: Log) -> Jso
 
 
 def _positions(translator: Translator, length: int) -> Json | None:
-    """Return the positional encodings of at least `length` positions; None if the model has none."""
+    """Return the positional encodings of `length` or more positions, and their dot products; None if there are none."""
     found = None
     for places in (max(length, SHOWN_PLACES), length):  # a model may have fewer learned positions
         with contextlib.suppress(ModelError):
@@ -285,11 +299,11 @@ def inspect_run(
     quick: bool = False, log: Log = lambda doing: None,
     translator: Translator | None = None, measured: Mapping[str, Json] | None = None,
 ) -> Json:  # fmt: skip
-    """Return the data of the page for a sentence, with measurements over many sentences stored in the run folder.
+    """Return the data of the page for the sentence `text`: `inspection`, and measurements that the run folder stores.
 
-    The measurements are roles of heads (`regard heads RUN --save`), faithfulness of explanations and token
-    identifiability (`regard inspect RUN --measure`). `translator` and `measured` are loaded from the run if they are
-    not given.
+    The measurements are roles of heads (`regard heads RUN --save`), faithfulness of attribution methods, and token
+    identifiability (`regard inspect RUN --measure`). If not given, `translator` and `measured` (the result of
+    `read_measured`) are loaded from the run.
     """
     measured = read_measured(run) if measured is None else measured
     heads, faithfulness, identifiability = (measured[name] for name in MEASUREMENTS)
@@ -303,7 +317,7 @@ def inspect_run(
 
 
 def read_measured(run: Run) -> dict[str, Json]:
-    """Read the measurements in the run folder, by file name; a missing or outdated file gives an empty dictionary."""
+    """Read the files of measurements in the run folder: file name -> content, or {} if it is missing or outdated."""
     measured: dict[str, Json] = {name: {} for name in MEASUREMENTS}
     for name, fields in MEASUREMENTS.items():
         path = run.folder / name
@@ -314,7 +328,7 @@ def read_measured(run: Run) -> dict[str, Json]:
         except (OSError, ValueError) as error:
             raise RunError(f"{path}: cannot be read as JSON ({error}); measure again, or remove the file") from None
         if not isinstance(found, dict) or not found.keys() >= fields:
-            raise RunError(f"{path}: lacks {' or '.join(sorted(fields))}; measure again, or remove the file")
+            raise RunError(f"{path}: must have {', '.join(sorted(fields))}; measure again, or remove the file")
         if found.get("weights") in (None, fingerprint(run)):
             measured[name] = found
     return measured

@@ -56,10 +56,10 @@ CHUNK = 50
 
 
 class GateTrainUnit(TranslateTrainUnit):
-    """Trains a gate (0: closed, 1: open) for each head. A penalty decreases the share of open gates from 1 to `goal`.
+    """Trains a gate for each attention head, a factor from 0 (closed) to 1 (open) on its weights.
 
-    The penalty has the same gradient for every gate, so the gates of the least important heads close first.
-    `share_done` returns the share of training that is done.
+    A penalty decreases the share of open gates from 1 to `goal`. Its gradient is the same for every gate, so the gates
+    of the least important heads close first. `share_done` returns the completed share of the training, from 0 to 1.
     """
 
     def __init__(
@@ -78,7 +78,10 @@ class GateTrainUnit(TranslateTrainUnit):
 
 
 def learn_gates(model: Seq2Seq, recipe: Recipe, prepared: PairData, left: int, *, weights_follow: bool) -> HeadGates:
-    """Train a gate for each head of a model until `left` gates are open. `weights_follow` trains the weights, too."""
+    """Train a gate for each head of a model, with a penalty that leaves about `left` gates open; return the gates.
+
+    `weights_follow` trains the weights of the model, too; otherwise they are fixed.
+    """
     settings = replace(
         recipe.train, ema_decay=0.0, average_checkpoints=0, cooldown=0.0, patience=0,
         validate_every=recipe.train.max_steps, checkpoint_every=recipe.train.max_steps,
@@ -101,7 +104,10 @@ def learn_gates(model: Seq2Seq, recipe: Recipe, prepared: PairData, left: int, *
 
 
 def compare_runs(runs: tuple[Run, Run], pairs: Sequence[Pair]) -> dict[str, list[float]]:
-    """Measure size, BLEU and speed of two runs, each with its own search settings; return a value per run."""
+    """Measure two runs on `pairs`, each with its own search settings; return two values, one per run, for each measure.
+
+    The measures are "parameters", "bytes" of the weights file, "bleu", and "seconds" of CPU time on one thread.
+    """
     translators = [load(run.folder) for run in runs]
     texts: tuple[list[str], list[str]] = ([], [])
     seconds = [0.0, 0.0]
@@ -128,7 +134,7 @@ def compare_runs(runs: tuple[Run, Run], pairs: Sequence[Pair]) -> dict[str, list
 
 @dataclass(frozen=True)
 class Pruning:
-    """The result of `prune_run`. The parent run is the run before pruning."""
+    """The result of `prune_run`: the heads that were kept, and measurements of the parent (original) and pruned run."""
 
     parent: str
     by: Method
@@ -153,23 +159,30 @@ def prune_run(
     by: Method = "gates", weights_follow: bool = True, minutes: float | None = None,
     data: DataSettings | None = None, overrides: Iterable[str] = (),
 ) -> Pruning:  # fmt: skip
-    """Remove the share `share` of all heads from a run, and write the result as the new run `out`.
+    """Remove the share `share` (between 0 and 1) of all heads from a run, and write the result as the new run `out`.
 
-    `weights_follow` trains the weights together with the gates. `minutes` limits the time of all training.
-    With None, training takes 0.6 of the training steps of the run. With 0 there is no training, which needs
-    `by="importance"`. `data` replaces the training data.
+    `by` is how heads are chosen: by trained gates, or by the loss without each head. `weights_follow` trains the
+    weights together with the gates. `minutes` limits the time of all training. With None, training takes 0.6 of
+    the training steps of the run. With 0 there is no training, which needs `by="importance"`. `data` replaces the
+    training data. `overrides` are train. and search. settings, e.g. "train.learning_rate=0.0003".
     """
     out = Run.refuse_existing(out)
     settings = run.recipe.model
     if not isinstance(settings, TransformerSettings):
-        raise SettingsError(f"{run.folder}: {settings.arch} has only one head, which cannot be removed")
+        raise SettingsError(
+            f"{run.folder}: {settings.arch} has only one head, which cannot be removed; choose a Transformer"
+        )
     had = {name: settings.heads_in(name) for name in settings.attentions if settings.heads_in(name)}
     heads = sum(had.values())
     left = heads - round(share * heads) if 0 < share < 1 else 0
     if not 0 < left < heads:
-        raise SettingsError(f"--share {share:g}: at least 1 and at most {heads - 1} of {heads} heads can be removed")
+        raise SettingsError(
+            f"--share {share:g}: at least 1 and at most {heads - 1} of {heads} heads can be removed; the default is 0.5"
+        )
     if minutes == 0 and by == "gates":
-        raise SettingsError("gates must be trained: give --minutes, or choose the heads with --method importance")
+        raise SettingsError(
+            "--minutes 0: gates must be trained; allow more minutes, or choose the heads with --method importance"
+        )
     recipe = _train_again(run, minutes, data, overrides)
     pairs = _read(run, recipe, own=data is None)
     with atomic_folder(out) as folder:
@@ -202,19 +215,20 @@ def prune_run(
 
 
 def _train_again(run: Run, minutes: float | None, data: DataSettings | None, overrides: Iterable[str]) -> Recipe:
-    """The recipe for training during and after pruning. With little time, the learning rate is lower than in the run.
+    """Return the recipe for training during and after pruning: the recipe of the run, with a limit and `overrides`.
 
-    With enough time, the full learning rate is best (Renda et al. 2020).
+    With few `minutes`, the learning rate is lower than in the run (see `FULL_RATE`); otherwise it is the same, which is
+    best (Renda et al. 2020). With None, the limit is 0.6 of the steps of the run.
     """
     for override in (overrides := list(overrides)):
         if not override.strip().startswith(("train.", "search.")):
-            raise SettingsError(f"--set {override}: only train. and search. settings can be changed by pruning")
+            raise SettingsError(f"--set {override}: pruning can change only train. and search. settings")
     train, trained = run.recipe.train, run.card.get("training", {})
     steps, rate = TrainSettings.max_steps, 1.0
     if minutes is None:
         steps = round(0.6 * trained.get("step", 0))
         if not steps:
-            raise SettingsError(f"{run.folder}: the card of the run has no number of training steps; give --minutes")
+            raise SettingsError(f"{run.folder}: card.json has no number of training steps; give --minutes")
     else:
         rate = 60 * minutes / (FULL_RATE * trained.get("seconds", 0) or math.inf)
         rate = min(max(rate, LEAST_RATE), 1.0)
@@ -229,7 +243,7 @@ def _train_again(run: Run, minutes: float | None, data: DataSettings | None, ove
 
 
 def _part(recipe: Recipe, share: float) -> Recipe:
-    """Return the recipe with its training time (steps and minutes) multiplied by `share`."""
+    """Return the recipe with the limits `train.max_steps` and `train.max_minutes` multiplied by `share`."""
     train = recipe.train
     steps = max(round(share * train.max_steps), 1)
     return replace(recipe, train=replace(train, max_minutes=share * train.max_minutes, max_steps=steps))
