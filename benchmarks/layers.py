@@ -23,13 +23,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler writes to stderr
 
 import torch
 from torch import Tensor, nn
 
+from regard.analysis.complexity import exponent
 from regard.layers.attention import SelfAttention
 from regard.layers.hooks import trace
 from regard.layers.rnn_cells import RecurrentLayer as Recurrent
@@ -55,17 +54,17 @@ class Curve:
     @property
     def time_exponent(self) -> float:
         """The exponent of n in the growth of the time, for the longest sentences."""
-        return exponent(self.seconds)
+        return growth(self.seconds)
 
     @property
     def memory_exponent(self) -> float:
         """The exponent of n in the growth of the memory, for the longest sentences."""
-        return exponent(self.bytes)
+        return growth(self.bytes)
 
 
-def exponent(values: list[float] | list[int]) -> float:
-    """Return the slope of a line fitted to the last points, with both axes logarithmic."""
-    return float(np.polyfit(np.log(SIZES[-FITTED:]), np.log(values[-FITTED:]), 1)[0])
+def growth(values: list[float] | list[int]) -> float:
+    """Return the exponent of n for the longest sentences."""
+    return exponent(SIZES[-FITTED:], values[-FITTED:])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -228,7 +227,7 @@ def label_ends(axes: Axes, measured: list[Curve], values: list[list[float]]) -> 
     places = spread([math.log(line[-1]) for line in values], gap=(high - low) / 19)
     for curve, line, place in zip(measured, values, places, strict=True):
         axes.annotate(
-            f"{curve.name}   $n^{{{exponent(line):.2f}}}$",
+            f"{curve.name}   $n^{{{growth(line):.2f}}}$",
             (SIZES[-1] * 1.25, math.exp(place)),
             color=curve.colour,
             va="center",

@@ -24,6 +24,15 @@ SETTINGS = [
     "search.max_length_extra=5",
 ]
 
+SIZES = {
+    "bahdanau": ("model.width=16", "model.embedding_width=16"),
+    "luong-general": ("model.width=16", "model.embedding_width=16"),
+    "gnmt": ("model.width=16", "model.embedding_width=16"),
+    "convs2s": ("model.width=16", "model.embedding_width=16"),
+    "bytenet": ("model.width=16", "model.encoder_layers=5", "model.decoder_layers=5"),
+}
+"""Settings of other architectures that train in seconds, too."""
+
 
 def write_corpus(folder: Path, train: int = 300, held_out: int = 20) -> None:
     """Text files train.en, train.it, valid.en, valid.it, test.en, test.it."""
@@ -39,12 +48,13 @@ def write_corpus(folder: Path, train: int = 300, held_out: int = 20) -> None:
             (folder / f"{part}.{language}").write_text("".join(lines), encoding="utf-8")
 
 
-def train_arguments(folder: Path, out: Path, *settings: str) -> list[str]:
-    """Arguments of `regard train` for such a run."""
-    arguments = ["train", "--out", str(out)]
+def train_arguments(folder: Path, out: Path, *settings: str, arch: str = "") -> list[str]:
+    """Arguments of `regard train` for such a run. If `arch` is given, `settings` must contain its sizes."""
+    arguments = ["train", "--out", str(out), *(["--arch", arch] if arch else [])]
     for flag in ("", "valid-", "test-"):
         part = flag.rstrip("-") or "train"
         arguments += [f"--{flag}source", str(folder / f"{part}.en"), f"--{flag}target", str(folder / f"{part}.it")]
-    for setting in (*SETTINGS, *settings):
+    common = [setting for setting in SETTINGS if not (arch and setting.startswith("model."))]
+    for setting in (*common, *settings):
         arguments += ["--set", setting]
     return arguments

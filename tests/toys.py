@@ -6,13 +6,19 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from regard import models
 from regard.config import ModelSettings
 from regard.models import presets
 from regard.models.base import Seq2Seq, Source, Tree
+from regard.models.bytenet import ByteNetSettings
+from regard.models.convs2s import ConvS2SSettings
 from regard.models.hran import HRANSettings
 from regard.models.transformer_settings import TransformerSettings
 
@@ -28,6 +34,12 @@ def toy(arch: str, **changes: Any) -> ModelSettings:
         small = dataclasses.replace(preset, encoder_layers=3, decoder_layers=2, width=width, ffn_width=2 * width)
     elif isinstance(preset, HRANSettings):
         small = dataclasses.replace(preset, width=16, embedding_width=16)
+    elif isinstance(preset, ConvS2SSettings):
+        small = dataclasses.replace(
+            preset, encoder_layers=3, decoder_layers=2, width=16, embedding_width=12, max_positions=64
+        )
+    elif isinstance(preset, ByteNetSettings):
+        small = dataclasses.replace(preset, encoder_layers=4, decoder_layers=4, width=20, dilations=(1, 2, 4))
     else:
         small = dataclasses.replace(
             preset,
@@ -56,6 +68,15 @@ VARIANTS = {
     "GELU, heads of 6, untied": toy("transformer-small", activation="gelu", head_width=6, tie_embeddings="none"),
 }
 """Options of the Transformer that no preset takes."""
+
+CONVOLUTIONS = {
+    "layers of several widths and kernels": toy(
+        "convs2s", encoder_groups=((1, 8, 5), (2, 12, 1)), decoder_groups=((2, 8, 3), (1, 20, 1)), output_width=10
+    ),
+    "kernel of 5, tied": toy("convs2s", kernel=5, tie_embeddings="all"),
+    "kernel of 5, six more columns": toy("bytenet", kernel=5, length_ratio=1.0, length_extra=6),
+}
+"""Options of the convolutional models that no preset takes."""
 
 
 VOCABULARIES = {"seq2seq": ("source_vocabulary", "target_vocabulary"), "decoder": ("vocabulary",)}
@@ -123,3 +144,43 @@ def walk(model: Seq2Seq, source: Source, target_BWT: Tensor) -> Tensor:
         logits_BWV, state = model.step(token_BW, state, memory)
         logits.append(logits_BWV)
     return torch.stack(logits, dim=2)
+
+
+def check_gradients(model: Seq2Seq) -> None:
+    """Assert that the gradient of every weight is that of finite differences, in double precision, with padding."""
+    model, source, target_BT = model.double(), sentences([4, 2]), tokens(2, 3)
+
+    def loss() -> Tensor:
+        return F.cross_entropy(model(source, target_BT).flatten(0, 1), target_BT.flatten())
+
+    loss().backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None, name
+        direction = torch.randn_like(weight)
+        slope = (weight.grad * direction).sum().item()
+        assert slope == pytest.approx(difference(loss, weight, direction), rel=1e-6, abs=1e-9), name
+
+
+@torch.no_grad()
+def difference(loss: Callable[[], Tensor], weight: Tensor, direction: Tensor, step: float = 1e-5) -> float:
+    """The slope of the loss along a direction. (`gradcheck` does the same, and imports for seconds.)"""
+    weight.add_(step * direction)
+    above = loss()
+    weight.sub_(2 * step * direction)
+    below = loss()
+    weight.add_(step * direction)
+    return (above - below).item() / (2 * step)
+
+
+@torch.no_grad()
+def step_operations(model: Seq2Seq, source: Source, steps: Sequence[int]) -> list[int]:
+    """FLOPs of these steps of a greedy search (the first is 1), as PyTorch counts them."""
+    memory = model.requires_grad_(False).encode(source)  # the counter's hooks need gradients, or weights without
+    state, token_BW, counts = model.start(memory), tokens(len(source.ids_BS), 1), []
+    for number in range(1, max(steps) + 1):
+        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+            logits_BWV, state = model.step(token_BW, state, memory)
+        token_BW = logits_BWV.argmax(-1)
+        if number in steps:
+            counts.append(counter.get_total_flops())
+    return counts

@@ -41,6 +41,8 @@ ARCHITECTURES = {
     "luong-general": "regard.models.recurrent",
     "luong-concat": "regard.models.recurrent",
     "gnmt": "regard.models.recurrent",
+    "convs2s": "regard.models.convs2s",
+    "bytenet": "regard.models.bytenet",
     "hran": "regard.models.hran",
     "han": "regard.models.han",
     "transformer-classifier": "regard.models.pooled_encoders",

@@ -49,6 +49,16 @@ def free_memory() -> float:
         return float("inf")
 
 
+def peak_memory() -> int | None:
+    """The largest amount of memory that this process has used so far, in bytes; None if the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most
+
+
 @functools.cache
 def keep_memory() -> bool:
     """Make the allocator keep freed memory instead of returning it to the kernel; returns False if it cannot.

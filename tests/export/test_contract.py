@@ -30,6 +30,8 @@ REFUSED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "lowercase": ({"tokenizer": {"lowercase": True}}, {"marian"}),
     "window": ({"model": {"attention_window": 8}}, {"marian", "ctranslate2", "onnx"}),
     "recurrent": ({"model": {"arch": "bahdanau"}}, {"marian", "ctranslate2", "onnx"}),
+    "ConvS2S": ({"model": {"arch": "convs2s"}}, {"marian", "ctranslate2", "onnx"}),
+    "ByteNet": ({"model": {"arch": "bytenet"}}, {"marian", "ctranslate2", "onnx"}),
 }
 
 
@@ -52,9 +54,10 @@ def test_a_head_width_that_changes_nothing_is_no_obstacle() -> None:
     assert exportable(make_recipe({"model": {"width": 256, "heads": 4, "head_width": 64}})) == EVERYWHERE
 
 
-def test_the_reason_names_the_architecture() -> None:
-    recipe = make_recipe({"model": {"arch": "bahdanau"}})
-    assert all(reason.endswith('model.arch is "bahdanau"') for reason in exportable(recipe).values())
+@pytest.mark.parametrize("arch", ["bahdanau", "convs2s", "bytenet"])
+def test_the_reason_names_the_architecture(arch: str) -> None:
+    recipe = make_recipe({"model": {"arch": arch}})
+    assert all(reason.endswith(f'model.arch is "{arch}"') for reason in exportable(recipe).values())
 
 
 def test_options_are_checked_and_completed() -> None:

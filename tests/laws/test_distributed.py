@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from regard.cli import main
 from tests import small_chats
 from tests.processes import start
-from tests.small_runs import train_arguments, write_corpus
+from tests.small_runs import SIZES, train_arguments, write_corpus
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the processes in /proc")
 
@@ -188,21 +188,14 @@ def test_so_do_other_numbers_and_ways(corpus, one, tmp_path, processes, more):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["bahdanau", "luong-general", "gnmt"])
+@pytest.mark.parametrize("arch", SIZES)
 @pytest.mark.parametrize("more", ["train.gradient_accumulation=1", "train.fsdp=true"])
-def test_recurrent_architectures_too(corpus, tmp_path, arch, more):
-    sizes = ["model.width=16", "model.embedding_width=16", *settings(steps=12)]
-    skipped = ("model.heads", "model.ffn_width", "model.encoder_layers", "model.decoder_layers", "model.width")
-
-    def arguments(run, *others):
-        given = train_arguments(corpus, run)
-        kept = [word for word in given if not word.startswith(skipped)]
-        tidy = [word for place, word in enumerate(kept) if word != "--set" or kept[place + 1] != "--set"]
-        return [*tidy, "--arch", arch, *(word for setting in (*sizes, *others) for word in ("--set", setting))]
-
-    code, errors = finish(launch(["-m", "regard", *arguments(tmp_path / "two", more)]))
+def test_other_architectures_too(corpus, tmp_path, arch, more):
+    sizes = [*SIZES[arch], *settings(steps=12)]
+    two = train_arguments(corpus, tmp_path / "two", *sizes, more, arch=arch)
+    code, errors = finish(launch(["-m", "regard", *two]))
     assert code == 0, errors
-    assert main(arguments(tmp_path / "one")) == 0
+    assert main(train_arguments(corpus, tmp_path / "one", *sizes, arch=arch)) == 0
     assert_close(tmp_path / "two", tmp_path / "one")
 
 

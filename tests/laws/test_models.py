@@ -15,16 +15,23 @@ from torch.nn import functional as F
 from regard.config import ModelSettings
 from regard.layers.hooks import attention_hooks, listen, trace, without_heads
 from regard.models.base import Seq2Seq
-from regard.models.recurrent import RecurrentSettings
-from tests.toys import SOURCELESS, TOYS, VARIANTS, Sentences, build, close, map_tree, sentences, tokens, walk
+from tests.toys import (
+    CONVOLUTIONS,
+    SOURCELESS,
+    TOYS,
+    VARIANTS,
+    Sentences,
+    build,
+    close,
+    map_tree,
+    sentences,
+    tokens,
+    walk,
+)
 
-WITH_SOURCE = TOYS | VARIANTS
+WITH_SOURCE = TOYS | VARIANTS | CONVOLUTIONS
 CASES = WITH_SOURCE | SOURCELESS
-ATTENTIVE = {
-    name: case
-    for name, case in WITH_SOURCE.items()
-    if not (isinstance(case, RecurrentSettings) and case.attention == "none")
-}
+ATTENTIVE = {name: case for name, case in WITH_SOURCE.items() if case.attends}
 
 every_model = pytest.mark.parametrize("settings", CASES.values(), ids=CASES.keys())
 every_model_with_source = pytest.mark.parametrize("settings", WITH_SOURCE.values(), ids=WITH_SOURCE.keys())

@@ -14,9 +14,10 @@ from regard.cli import main
 from tests import reviews, small_knowledge, small_texts, tagged
 from tests.processes import start
 from tests.small_chats import chat_arguments, write_dialogues
-from tests.small_runs import train_arguments, write_corpus
+from tests.small_runs import SIZES, train_arguments, write_corpus
 
 STEPS, FEW = "train.max_steps=48", "train.max_steps=16"
+SLOW = ("chat, hierarchical", "translate, bytenet")
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,14 @@ def dialogues(folder, out, arch):
     return chat_arguments(write_dialogues(folder / "talks.jsonl"), out, arch, FEW)
 
 
-OTHER_TASKS = {
+def pairs(folder, out, arch):
+    write_corpus(folder)
+    return train_arguments(folder, out, FEW, "train.checkpoint_every=5", *SIZES[arch], arch=arch)
+
+
+OTHERS = {
+    "translate, convs2s": lambda folder, out: pairs(folder, out, "convs2s"),
+    "translate, bytenet": lambda folder, out: pairs(folder, out, "bytenet"),
     "chat": lambda folder, out: dialogues(folder, out, "transformer-tiny"),
     "chat, hierarchical": lambda folder, out: dialogues(folder, out, "hran"),
     "classify": lambda folder, out: reviews.train_arguments(
@@ -165,21 +173,21 @@ OTHER_TASKS = {
         small_texts.write_texts(folder / "texts.txt"), out, FEW
     ),
 }
-"""Arguments that train a model for each of the tasks beside translation."""
+"""Arguments that train other architectures, and a model for each of the tasks beside translation."""
 
 
 @pytest.mark.parametrize(
     "task",
-    [pytest.param(task, marks=pytest.mark.slow if task == "chat, hierarchical" else ()) for task in OTHER_TASKS],
+    [pytest.param(task, marks=pytest.mark.slow if task in SLOW else ()) for task in OTHERS],
 )
 def test_every_task_goes_on_as_if_it_had_never_stopped(task, tmp_path, monkeypatch):
     def interrupt():
         raise KeyboardInterrupt
 
     whole, run = tmp_path / "whole", tmp_path / "run"
-    assert main(OTHER_TASKS[task](tmp_path, whole)) == 0
+    assert main(OTHERS[task](tmp_path, whole)) == 0
     fail_at(monkeypatch, 10, interrupt)
-    assert main(OTHER_TASKS[task](tmp_path, run)) == 130
+    assert main(OTHERS[task](tmp_path, run)) == 130
     monkeypatch.undo()
     assert sorted(path.stem for path in (run / "checkpoints").glob("*.json"))[-1] == "00000005"
     assert main(["resume", str(run)]) == 0

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from regard import models
 from regard.errors import ModelError, SettingsError
 from regard.layers.hooks import attention_hooks, listen, trace
 from regard.layers.rnn_cells import LSTM, RecurrentCell, unroll
 from regard.models.recurrent import BahdanauDecoder, LuongDecoder, Recurrent
-from tests.toys import VOCABULARY, Sentences, build, close, map_tree, sentences, tokens, toy, walk
+from tests.toys import VOCABULARY, Sentences, build, check_gradients, close, map_tree, sentences, tokens, toy, walk
 
 CROSS = "decoder.cross"
 
@@ -449,26 +447,4 @@ def test_the_context_reaches_every_layer(reader: int) -> None:
 def test_gradients_are_those_of_finite_differences(attention: str, cell: str) -> None:
     """For every weight of a model with the perceptron's score, and padding, in double precision."""
     sizes = {"width": 4, "embedding_width": 4, "encoder_layers": 1, "decoder_layers": 2, "bidirectional": "all"}
-    model = build(toy("bahdanau", attention=attention, cell=cell, **sizes)).double()
-    source, target_BT = sentences([4, 2]), tokens(2, 3)
-
-    def loss() -> Tensor:
-        return F.cross_entropy(model(source, target_BT).flatten(0, 1), target_BT.flatten())
-
-    loss().backward()
-    for name, weight in model.named_parameters():
-        assert weight.grad is not None, name
-        direction = torch.randn_like(weight)
-        slope = (weight.grad * direction).sum().item()
-        assert slope == pytest.approx(difference(loss, weight, direction), rel=1e-6, abs=1e-9), name
-
-
-@torch.no_grad()
-def difference(loss: Callable[[], Tensor], weight: Tensor, direction: Tensor, step: float = 1e-5) -> float:
-    """The slope of the loss along a direction. (`gradcheck` does the same, and imports for seconds.)"""
-    weight.add_(step * direction)
-    above = loss()
-    weight.sub_(2 * step * direction)
-    below = loss()
-    weight.add_(step * direction)
-    return (above - below).item() / (2 * step)
+    check_gradients(build(toy("bahdanau", attention=attention, cell=cell, **sizes)))

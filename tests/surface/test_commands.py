@@ -146,6 +146,10 @@ BAD = {
     "no such run": (["translate", "{d}/none"], "there is no such run folder"),
     "not a run": (["info", "{d}/full"], "not a run folder"),
     "info of nothing": (["info"], "info needs either a run folder or --arch NAME"),
+    "roofline of a run": (["info", "{d}/full", "--roofline"], "--roofline needs --arch NAME"),
+    "page of what": (["info", "--arch", "hran", "--out", "{d}/a.html"], "add --roofline"),
+    "page of no kind": (["info", "--arch", "hran", "--roofline", "--out", "{d}/a.pdf"], "must end in .html or .json"),
+    "no tokens": (["info", "--arch", "hran", "--roofline", "--length", "0"], "--length and --batch must be at least 1"),
     "resume of nothing": (["resume", "{d}/none"], "there is no such run folder"),
 }  # fmt: skip
 
@@ -191,3 +195,16 @@ def test_info_arch_prints_layers_and_json(capsys):
     assert facts["parameters"] == sum(layer["parameters"] for layer in facts["layers"])
     assert main(["info", "--arch", "transformer-tiny"]) == 0
     assert f"{facts['parameters']:,}" in capsys.readouterr().out
+
+
+def test_info_roofline_writes_what_it_prints(capsys, tmp_path):
+    out = tmp_path / "cost.json"
+    assert main(["info", "--arch", "text-encoder", "--roofline", "--length", "6", "--json", "--out", str(out)]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts == json.loads(out.read_text())
+    assert [phase["name"] for phase in facts["phases"]] == [
+        "training step, batch 32",
+        "prediction, batch 1",
+        "prediction, batch 32",
+    ]
+    assert all(phase["prediction"]["bound"] in ("compute", "memory", "launch") for phase in facts["phases"])

@@ -9,8 +9,10 @@ import pytest
 from regard.config.recipe import find_task, make_recipe, read_table
 from regard.models import presets
 from regard.models.transformer_settings import TransformerSettings
+from regard.tasks.comparison import check_settings, read_comparison
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+COMPARISONS = sorted((Path(__file__).parents[2] / "recipes" / "compare").glob("*.toml"))
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
@@ -49,3 +51,14 @@ def test_the_papers_models_are_trained_as_in_the_paper(arch: str) -> None:
     search = recipe.search
     assert (search.beam_size, search.length_penalty, search.length_penalty_form) == (4, 0.6, "gnmt")
     assert (search.max_length_ratio, search.max_length_extra) == (1.0, 50)
+
+
+@pytest.mark.parametrize("path", COMPARISONS, ids=lambda path: path.stem)
+def test_a_comparison_loads_and_all_its_settings_are_valid(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert f"#     regard compare recipes/compare/{path.name} --out " in text
+    corpus = [{"source": "a.en", "target": "a.de"}]
+    found = read_comparison(path, {"data": {"train": corpus, "valid": corpus, "test": corpus}})
+    check_settings(found)
+    named = {row["name"] for row in found.published}
+    assert {system.published for system in found.systems if system.published} <= named

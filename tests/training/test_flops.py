@@ -13,13 +13,13 @@ from regard.models import presets
 from regard.training.flops import count_cost, pair_amounts
 from tests.toys import MARKER, toy
 
-ROWS, SOURCE, TARGET, WORDS = 3, 7, 5, 50
+ROWS, SOURCE, TARGET, WORDS = 3, 10, 5, 50  # ByteNet extends ten tokens to exactly twelve columns
 
 
 @pytest.mark.parametrize("arch", presets("seq2seq"))
 def test_forward_equals_pytorchs_count(arch):
     settings = dataclasses.replace(toy(arch), dropout=0.0)
-    model = models.build(settings, source_vocabulary=WORDS, target_vocabulary=WORDS).eval()
+    model = models.build(settings, source_vocabulary=WORDS, target_vocabulary=WORDS).eval().requires_grad_(False)
     source = SimpleNamespace(
         ids_BS=torch.randint(MARKER + 1, WORDS, (ROWS, SOURCE)), mask_BS=torch.ones(ROWS, SOURCE, dtype=torch.bool)
     )

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.decoding.beam import SearchTree
 from regard.errors import ModelError, nearest
-from regard.layers.hooks import AttentionHook, trace_states
+from regard.layers.attention import CrossAttention, SelfAttention
 from regard.layers.hooks import trace as record
+from regard.layers.hooks import trace_states
 from regard.models.base import Seq2Seq, Source
 
 Span = tuple[int, int]
@@ -149,9 +150,8 @@ def record_trace(
         logits_1TV = model(ids, target_input_1T)
     outward = {}
     for module in model.modules():
-        tap, out = getattr(module, "tap", None), getattr(module, "out", None)
-        if isinstance(tap, AttentionHook) and isinstance(out, nn.Linear) and tap.name in tape:
-            outward[tap.name] = out.weight.detach().t().unflatten(0, (module.heads, -1))
+        if isinstance(module, SelfAttention | CrossAttention) and module.tap.name in tape:
+            outward[module.tap.name] = module.out.weight.detach().t().unflatten(0, (module.heads, -1))
     return Trace(
         source,
         target,

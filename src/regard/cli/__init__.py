@@ -26,6 +26,7 @@ GENERAL = {
         "train": ("regard.cli.train", "train a model on your own data"),
         "resume": ("regard.cli.train", "continue a run exactly where it stopped"),
         "finetune": ("regard.cli.train", "continue training a finished run on other data"),
+        "compare": ("regard.cli.compare", "train and score several systems with the same budget"),
         "settings": ("regard.cli.settings", "list the settings of recipes, with defaults and ranges"),
         "data": ("regard.cli.data", "measure, clean and split a corpus"),
     },

@@ -5,18 +5,24 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from regard import plugins
 from regard.config import DataSettings
 from regard.config.recipe import describe, find_task
 from regard.errors import SettingsError
 from regard.export import MARK, check_export
+from regard.files import write_atomically
 from regard.models import build, settings_of, size_names
+from regard.pages import render_page
 from regard.registry import TASKS
 from regard.run import CHECKED, Run
-from regard.terminal import Command, Parser, show_table, show_title
+from regard.terminal import Command, Parser, show_note, show_table, show_title
 from regard.training.plan import amount
+
+if TYPE_CHECKING:
+    from regard.models.base import Network
 
 
 def configure(parser: Parser) -> None:
@@ -28,11 +34,22 @@ def configure(parser: Parser) -> None:
         "--vocabulary", type=int, default=8000, metavar="N", help="size of the vocabulary (default: 8000)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    cost = parser.add_argument_group("cost", "of training and of decoding, for --arch")
+    cost.add_argument(
+        "--roofline", action="store_true", help="predict the times of steps from the speed of this machine, measured"
+    )
+    cost.add_argument("--length", type=int, default=25, metavar="N", help="tokens per text (default: 25)")
+    cost.add_argument("--batch", type=int, default=32, metavar="N", help="texts per training step (default: 32)")
+    cost.add_argument("--out", metavar="FILE", help="also write a page (.html) or the data (.json)")
 
 
 def run(options: argparse.Namespace) -> int:
     if bool(options.run) == bool(options.arch):
         raise SettingsError("info needs either a run folder or --arch NAME: give one of them")
+    if options.out and not options.roofline:
+        raise SettingsError("--out writes the page of --roofline; add --roofline")
+    if options.roofline:
+        return run_roofline(options)
     facts = arch_facts(options.arch, options.vocabulary) if options.arch else run_facts(options.run)
     if options.json:
         print(json.dumps(facts, indent=2, ensure_ascii=False))
@@ -58,16 +75,10 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
 
     The model is built on the meta device, so that no memory is allocated for weights.
     """
-    settings = settings_of(arch)
-    if vocabulary < 8:
-        raise SettingsError(f"--vocabulary must be at least 8, not {vocabulary}")
-    import torch
-
     from regard.models.base import count_parameters, summarize
     from regard.training.flops import count_cost
 
-    with torch.device("meta"):
-        model = build(settings, **{name: 2 if name == "labels" else vocabulary for name in size_names(settings)})
+    settings, model = settings_of(arch), _empty_model(arch, vocabulary)
     units = count_cost(model).items()
     return {
         "arch": arch,
@@ -77,6 +88,17 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
         "parameters": count_parameters(model),
         "flops": {unit: cost for unit, cost in units if cost and not unit.endswith("pair")},
     }
+
+
+def _empty_model(arch: str, vocabulary: int) -> Network:
+    """A model on the meta device, where tensors have no data."""
+    settings = settings_of(arch)
+    if vocabulary < 8:
+        raise SettingsError(f"--vocabulary must be at least 8, not {vocabulary}")
+    import torch
+
+    with torch.device("meta"):
+        return build(settings, **{name: 2 if name == "labels" else vocabulary for name in size_names(settings)})
 
 
 def show_arch(facts: dict[str, Any]) -> None:
@@ -93,6 +115,53 @@ def show_arch(facts: dict[str, Any]) -> None:
     show_table(["layer", "", "weights", "parameters"], [*layers, ("all", "", "", f"{facts['parameters']:,}")])
     flops = ", ".join(f"{amount(value)}FLOP per {name.replace('_', ' ')}" for name, value in facts["flops"].items())
     print(f"\nforward pass: {flops}; a training step takes three times that")
+
+
+# `regard info --roofline`
+
+
+def run_roofline(options: argparse.Namespace) -> int:
+    if not options.arch:
+        raise SettingsError("--roofline needs --arch NAME")
+    if min(options.length, options.batch) < 1:
+        raise SettingsError("--length and --batch must be at least 1")
+    page = check_page(options.out) if options.out else None
+    from regard.training.cost import count_phases
+    from regard.training.roofline import measure_roofs, report_costs
+
+    model = _empty_model(options.arch, options.vocabulary)
+    costs = count_phases(model, options.length, options.batch)
+    facts = {"title": options.arch, "arch": options.arch, "length": options.length, "vocabulary": options.vocabulary}
+    facts |= report_costs(costs, measure_roofs())
+    if options.json:
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+    else:
+        show_roofline(facts)
+    if page:
+        text = render_page("roofline", facts) if page.suffix == ".html" else json.dumps(facts, indent=1)
+        write_atomically(page, text.encode())
+        show_note(f"written: {page}")
+    return 0
+
+
+def check_page(name: str) -> Path:
+    if Path(name).suffix not in (".html", ".json"):
+        raise SettingsError(f"--out {name}: the name must end in .html or .json")
+    return Path(name)
+
+
+def show_roofline(facts: dict[str, Any]) -> None:
+    machine = facts["machine"]
+    peak, bandwidth = f"{machine['peak'] / 1e9:,.0f} GFLOP/s", f"{machine['bandwidth'] / 1e9:,.0f} GB/s"
+    show_title(facts["arch"], f"texts of {facts['length']} tokens, vocabulary {facts['vocabulary']:,}")
+    print(f"this machine, {machine['threads']} threads: {peak}, {bandwidth}; ridge {machine['ridge']:.1f} FLOP/byte\n")
+    rows = []
+    for phase in facts["phases"]:
+        predicted, moved = phase["prediction"], f"{amount(phase['bytes'])}B"
+        kept = f"{amount(phase['activations'])}B" if phase["activations"] else ""
+        counts = (f"{amount(phase['flops'])}FLOP", moved, f"{phase['intensity']:.1f}", kept)
+        rows.append((phase["name"], *counts, f"{predicted['seconds'] * 1e3:,.2f} ms", predicted["bound"]))
+    show_table(["step", "FLOPs", "moved", "FLOP/byte", "activations", "predicted", "limit"], rows)
 
 
 def show_card(card: dict[str, Any]) -> None:
@@ -161,7 +230,11 @@ COMMANDS = {
         "Show the card of a run: data, sizes, cost, scores with signatures. Or the layers of an architecture.",
         configure,
         run,
-        examples=("regard info runs/demo", "regard info --arch transformer-base --vocabulary 37000"),
+        examples=(
+            "regard info runs/demo",
+            "regard info --arch transformer-base --vocabulary 37000",
+            "regard info --arch transformer-small --roofline --out roofline.html",
+        ),
     ),
     "verify": Command(
         "Compare the files of a run, and of the exports in its folder, with the checksums that were stored when they\n"

@@ -99,6 +99,8 @@ class TrainSettings(CheckedSettings):
     """Stop after this many steps."""
     max_minutes: NotNegative = 0.0
     """Stop after this many minutes of training and validation, not counting the reading of data; 0: no limit."""
+    max_flops: NotNegative = 0.0
+    """Stop after this many floating-point operations of training steps; 0: no limit."""
     batch_tokens: Annotated[int, Range(16)] = 4096
     """Tokens per batch: number of pairs times the padded length of the longer side."""
     gradient_accumulation: Count = 1
@@ -254,6 +256,16 @@ class ModelSettings(CheckedSettings):
     def attends(self) -> bool:
         """Whether the model has attention weights between output and input."""
         return True
+
+    @property
+    def tokenizer_kind(self) -> str:
+        """The kind of tokenizer (`tokenizer.kind`) that the architecture was made for; the plan chooses it."""
+        return TokenizerSettings.kind
+
+    @property
+    def suits_muon(self) -> bool:
+        """Whether the plan trains the architecture by Muon instead of Adam."""
+        return False
 
     @property
     def document_window(self) -> int:

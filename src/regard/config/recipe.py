@@ -166,7 +166,7 @@ def describe(settings: type) -> Mapping[str, str]:
     return {field.name: texts[field.name] for field in dataclasses.fields(settings)}
 
 
-def _build(kind: Any, table: Any, where: str, section: str) -> Any:
+def build(kind: Any, table: Any, where: str, section: str) -> Any:
     """Build settings of the class `kind` from `table`, a dictionary of values by name; checks names and types.
 
     Settings that are not in the table keep their defaults; the defaults of a model are those of its preset. Error
@@ -193,7 +193,7 @@ def _convert(value: Any, hint: Any, where: str, name: str) -> Any:
     if origin in (Union, types.UnionType):  # `float | None`: TOML has no None
         return _convert(value, next(kind for kind in get_args(hint) if kind is not type(None)), where, name)
     if dataclasses.is_dataclass(hint):
-        return _build(hint, value, where, name)
+        return build(hint, value, where, name)
     if origin is Literal:
         if value not in get_args(hint):
             choices = ", ".join(str(choice) for choice in get_args(hint))

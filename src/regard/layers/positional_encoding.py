@@ -60,7 +60,7 @@ class LearnedEncoding(nn.Module):
         if start + length > self.longest:
             raise ModelError(
                 f"a sentence of {start + length} tokens is longer than the {self.longest} learned positions; "
-                "split it, or train with model.positional_encoding = sinusoidal or a larger model.max_positions"
+                "split it, or train with a larger model.max_positions or, in a Transformer, with sinusoidal positions"
             )
         return self.embed.weight[start : start + length]
 

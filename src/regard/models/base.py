@@ -23,7 +23,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +91,9 @@ class Network(nn.Module):
 class Seq2Seq(Network):
     """Base class of encoder-decoders. A subclass implements `encode`, `start`, `step`, `hidden` and sets `output`."""
 
+    example_length: ClassVar[int] = 1
+    """Number of tokens of the shortest sequence in `examples`; larger if the cost of a few tokens is not typical."""
+
     @abstractmethod
     def encode(self, source: Source) -> EncoderOutput:
         """Encode the source sentences; a search calls this once for all hypotheses."""
@@ -119,7 +122,8 @@ class Seq2Seq(Network):
 
         Units: sentences, source tokens, target tokens, and pairs of tokens (two source, two target, one of each).
         """
-        for source, target in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3)):
+        for lengths in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3)):
+            source, target = (self.example_length * length for length in lengths)
             inputs = example_input("BS", 1, source), example_input("BS", 1, target).ids_BS
             amounts = {"sentence": 1, "source_token": source, "target_token": target}
             pairs = {"source_pair": source**2, "target_pair": target**2, "cross_pair": source * target}

@@ -134,6 +134,10 @@ class TransformerSettings(EncoderSettings):
     def needs_joint_vocabulary(self) -> bool:
         return self.tie_embeddings == "all"
 
+    @property
+    def suits_muon(self) -> bool:
+        return True
+
     def heads_in(self, attention: str) -> int:
         return dict(self.remaining_heads).get(attention, self.heads)
 

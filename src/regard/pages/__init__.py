@@ -50,6 +50,14 @@ PAGES = {
     "evaluation": Page(
         "evaluation/evaluation", "Evaluation", "evaluation", "regard evaluate", (_SHEET, "evaluation/evaluation")
     ),
+    "compare": Page(
+        "compare/compare",
+        "Comparison",
+        "comparison",
+        "regard compare",
+        (_SHEET, "evaluation/evaluation", "compare/compare"),
+    ),
+    "roofline": Page("roofline/roofline", "Roofline", "roofline", "regard info", (_SHEET, "roofline/roofline")),
     "inspect": Page("inspect/inspect", "A look inside", "translation", "regard inspect", (_WEIGHTS, "inspect/inspect")),
     "document": Page("inspect/document", "A look inside", "document", "regard inspect", (_SHEET, _LABELS)),
     "tags": Page("inspect/tags", "A look inside", "sentence", "regard inspect", (_WEIGHTS, _SHEET, _LABELS)),

@@ -8,6 +8,7 @@ A task is a folder whose file names are fixed, or, in a plugin, a single module 
     <module>.py     load(run)    opens a trained run and returns its predictor
     report.py       report       more sections of report.html (optional)
     inspect.py      inspect      what a model computed for one input (optional)
+    compare.py      answer       answers and scores for `regard compare` (optional)
     cli.py          COMMANDS     the commands of the task (optional)
     api.py          Request      the HTTP API (optional; without it the task is not served)
 
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
     from regard.config import Corpus
     from regard.run import Run
 
-PARTS = {"training": "TRAINING", "report": "report", "inspect": "inspect", "cli": "COMMANDS", "api": "Request"}
+PARTS = {
+    "training": "TRAINING",
+    "report": "report",
+    "inspect": "inspect",
+    "compare": "answer",
+    "cli": "COMMANDS",
+    "api": "Request",
+}
 """For each part of a task, the name that its module defines. A task in a single module has the parts whose names the
 module defines."""
 

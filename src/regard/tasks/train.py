@@ -28,6 +28,7 @@ from regard.files import remove_folder, write_atomically
 from regard.models.base import Network, count_parameters
 from regard.models.transformer import zero_init_residual
 from regard.run import METRICS, PREPARING, REPORT, Run
+from regard.system import peak_memory
 from regard.tasks.report import last_part, write_report
 from regard.tasks.training import Examples, Training, training_of
 from regard.training.checkpoint import TrainingProgress, has_checkpoint, last_step
@@ -430,7 +431,7 @@ def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
     with torch.device("meta"):
         parameters = count_parameters(models.build(run.recipe.model, **run.sizes))
     results = {"parameters": parameters, "scores": {part: found.scores for part, found in scored.items()}}
-    results |= {} if tuned is None else {"tuned": tuned}
+    results |= {"memory": peak_memory()} | ({} if tuned is None else {"tuned": tuned})
     run.write_card(run.card | results | {"training": asdict(progress)})
     write_report(run, predictor, data, scored[last_part(scored)].answers)
     training.complete(run, data)

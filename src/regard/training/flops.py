@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -55,7 +55,7 @@ def count_cost(model: Network) -> Cost:
     FLOPs per unit. Because the inputs are short, local attention counts as full attention, a conversation as one turn.
     """
     if model not in _COUNTED:
-        examples = list(_without_data(model).examples())
+        examples = list(without_data(model).examples())
         units = list(examples[0].amounts)
         amounts_EU = np.array([[example.amounts[unit] for unit in units] for example in examples], np.float64)
         counts_E = np.array([_count(example.run) for example in examples], np.float64)
@@ -64,12 +64,15 @@ def count_cost(model: Network) -> Cost:
     return _COUNTED[model]
 
 
-def _without_data(model: Network) -> Network:
+AnyNetwork = TypeVar("AnyNetwork", bound=Network)
+
+
+def without_data(model: AnyNetwork, *, gradients: bool = False) -> AnyNetwork:
     """A copy of the model on the meta device, in evaluation mode. Tied weights stay tied; no data is copied."""
     memo: dict[int, Any] = {}
     for tensor in chain(model.parameters(), model.buffers()):
         empty = torch.empty_like(tensor, device="meta", requires_grad=False)
-        memo[id(tensor)] = nn.Parameter(empty, requires_grad=False) if isinstance(tensor, nn.Parameter) else empty
+        memo[id(tensor)] = nn.Parameter(empty, requires_grad=gradients) if isinstance(tensor, nn.Parameter) else empty
     return deepcopy(model, memo).eval()
 
 

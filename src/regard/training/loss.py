@@ -53,7 +53,8 @@ def _sum_chunks(
     """
     smoothed, plain = states_ND.new_zeros((), dtype=torch.float64), states_ND.new_zeros((), dtype=torch.float64)
     device = states_ND.device.type
-    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states_ND.dtype  # of products
+    mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    kind = torch.get_autocast_dtype(device) if mixed else states_ND.dtype  # of products
     weight, bias = weight_VD.to(kind), None if bias_V is None else bias_V.to(kind)
     grad_states = torch.empty_like(states_ND) if gradients else None
     grad_weight = torch.zeros_like(weight_VD) if gradients else None

@@ -1,7 +1,7 @@
 """The schedule of a training: learning rate, strength of the regularization, and the end of training.
 
-Training ends after a number of steps or minutes, or when validations no longer improve (patience). Before the end the
-learning rate falls to zero: the cooldown.
+Training ends after a number of steps, minutes or FLOPs, or when validations no longer improve (patience). Before the
+end the learning rate falls to zero: the cooldown.
 """
 
 from __future__ import annotations
@@ -60,14 +60,17 @@ def reason_to_stop(progress: TrainingProgress, settings: TrainSettings) -> str:
         return f"{settings.max_steps:,} steps done"
     if settings.max_minutes and progress.seconds >= 60 * settings.max_minutes:
         return f"{settings.max_minutes:g} minutes spent"
+    if settings.max_flops and progress.flops >= settings.max_flops:
+        return f"{settings.max_flops:.3g} FLOPs computed"
     if progress.cooldown_until and progress.step >= progress.cooldown_until:
         return f"{patience_exhausted(progress, settings) or cooldown_reason(progress, settings)}, then the cooldown"
     return "" if settings.cooldown else patience_exhausted(progress, settings)
 
 
 def ends_by_patience_only(settings: TrainSettings) -> bool:
-    """Whether only patience ends training (no limit of steps or minutes is set), so that its length is not known."""
-    return bool(settings.patience) and not settings.max_minutes and settings.max_steps == TrainSettings.max_steps
+    """Whether only patience ends training (no limit of steps, minutes or FLOPs is set): its length is not known."""
+    has_budget = settings.max_minutes or settings.max_flops
+    return bool(settings.patience) and not has_budget and settings.max_steps == TrainSettings.max_steps
 
 
 def cooldown_reason(progress: TrainingProgress, settings: TrainSettings) -> str:
@@ -77,6 +80,8 @@ def cooldown_reason(progress: TrainingProgress, settings: TrainSettings) -> str:
         return f"{progress.step:,} of {settings.max_steps:,} steps done"
     if settings.max_minutes and progress.seconds >= before * 60 * settings.max_minutes:
         return f"{progress.seconds / 60:.1f} of {settings.max_minutes:g} minutes spent"
+    if settings.max_flops and progress.flops >= before * settings.max_flops:
+        return f"{progress.flops:.3g} of {settings.max_flops:.3g} FLOPs computed"
     return patience_exhausted(progress, settings)
 
 
@@ -133,13 +138,16 @@ def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
     if settings.max_minutes and progress.seconds:
         left = max(60 * settings.max_minutes - progress.seconds, 0) * progress.step / progress.seconds
         steps = min(steps, round(left))
+    if settings.max_flops and progress.flops:
+        left = max(settings.max_flops - progress.flops, 0) * progress.step / progress.flops
+        steps = min(steps, round(left))
     progress.cooldown_from, progress.cooldown_until = progress.step, progress.step + max(steps, 1)
     progress.cooldown_for = _end_settings(settings)
     return max(steps, 1)
 
 
 def recompute_stopping_step(progress: TrainingProgress, settings: TrainSettings) -> None:
-    """On resuming, cancel the cooldown if `train.max_steps`, `max_minutes` or `patience` has changed since it started.
+    """On resuming, cancel the cooldown if a limit (`train.max_steps`, `max_minutes`, `max_flops`, `patience`) changed.
 
     A training that ended by patience continues only if `train.patience` was increased. Then validations without
     improvement are counted from 0, because at the full learning rate no validation is as good as after the cooldown.
@@ -157,4 +165,5 @@ def _restart_patience(progress: TrainingProgress) -> None:
 
 
 def _end_settings(settings: TrainSettings) -> str:
-    return f"{settings.max_steps} steps, {settings.max_minutes:g} minutes, patience {settings.patience}"
+    flops = f", {settings.max_flops:g} FLOPs" if settings.max_flops else ""
+    return f"{settings.max_steps} steps, {settings.max_minutes:g} minutes, patience {settings.patience}{flops}"

@@ -125,6 +125,25 @@ def test_recurrent_models_are_no_larger_than_their_data(pairs, width):
     assert resolve(PairFacts(pairs, 60.0), given={"model": {"arch": "gnmt", "width": 64}}).model.embedding_width == 1024
 
 
+def test_bytenet_gets_characters_and_is_planned_in_them():
+    corpus, given = PairFacts(29_000, 60.0, 130.0), {"model": {"arch": "bytenet"}}
+    plan = {choice.name: choice.value for choice in make_plan(corpus, LAPTOP, given)}
+    assert plan["tokenizer.kind"] == "character"
+    assert "tokenizer.subword_regularization" not in plan
+    assert plan["train.validate_every"] == round(29_000 * 61 / (0.9 * plan["train.batch_tokens"]))  # steps per epoch
+    recipe = resolve(corpus, given=given)
+    assert estimate(recipe, corpus, LAPTOP).epochs == pytest.approx(60, rel=0.01)
+    assert resolve(corpus, given=given | {"tokenizer": {"kind": "bpe"}}).tokenizer.kind == "bpe"
+    assert "tokenizer.kind" not in {choice.name for choice in make_plan(corpus, LAPTOP, {"model": {"arch": "gnmt"}})}
+
+
+@pytest.mark.parametrize("arch", ["convs2s", "bytenet"])
+def test_convolutional_models_are_trained_by_muon_and_are_no_larger_than_their_data(arch):
+    recipe = resolve(PairFacts(29_000, 60.0), given={"model": {"arch": arch}})
+    assert (recipe.train.optimizer, recipe.model.width) == ("muon", 256)
+    assert resolve(PairFacts(29_000, 60.0), given={"model": {"arch": "gnmt"}}).train.optimizer == "adam"
+
+
 def test_an_estimate_counts_the_model():
     recipe = resolve(PairFacts(29_000, 60.0))
     corpus = PairFacts(29_000, 60.0)

@@ -1,7 +1,7 @@
 """The plan for training on sentence pairs: chooses settings by the number and length of the pairs, and the machine.
 
 If the user names an architecture, its preset gives the sizes. The plan still chooses norm, positional encoding and
-dropout, and Adam for recurrent networks.
+dropout, the kind of tokenizer that the architecture was made for, and Adam or Muon.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.config import Recipe, TrainSettings
+from regard.config import Recipe, TokenizerSettings, TrainSettings
 from regard.models import build, settings_of
 from regard.models.base import count_parameters
 from regard.models.transformer_settings import TransformerSettings
@@ -39,11 +39,17 @@ class PairFacts(NamedTuple):
     """Mean length of a sentence in characters, over both sides."""
     long: float = 0.0
     """Length in characters that only 1 % of the sentences exceed."""
+    per_token: float = CHARACTERS_PER_TOKEN
+    """Estimated number of characters of a token."""
+
+    def tokenized(self, kind: str) -> PairFacts:
+        """The same facts for this kind of tokenizer (`tokenizer.kind`)."""
+        return self._replace(per_token=1.0) if kind == "character" else self
 
     @property
     def length(self) -> float:
         """Estimated mean length of a sentence in tokens, including the end token."""
-        return self.characters / CHARACTERS_PER_TOKEN + 1
+        return self.characters / self.per_token + 1
 
     def steps(self, batch_tokens: int) -> int:
         return steps_per_epoch(self.pairs * self.length, batch_tokens)
@@ -54,7 +60,9 @@ def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[Planne
     model, train = given.get("model", {}), given.get("train", {})
     arch = _choose_arch(corpus, machine)
     preset = settings_of(model.get("arch") or arch.value)
-    choices = [*_vocabulary(corpus, given.get("tokenizer", {}).get("kind", "bpe")), arch]
+    kind = given.get("tokenizer", {}).get("kind", preset.tokenizer_kind)
+    corpus = corpus.tokenized(kind)
+    choices = [*_vocabulary(corpus, kind), arch]
     if isinstance(preset, TransformerSettings):
         choices += _transformer(corpus, machine, preset, model)
     elif not {"width", "embedding_width"} & model.keys():
@@ -62,7 +70,7 @@ def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[Planne
         wider = [name for name in ("width", "embedding_width") if getattr(preset, name, 0) > width]
         choices += [PlannedSetting(f"model.{name}", width, reason) for name in wider]
     is_adam = train.get("optimizer") == "adam" or train.get("fsdp")  # Muon needs whole matrices
-    muon = isinstance(preset, TransformerSettings) and not is_adam
+    muon = preset.suits_muon and not is_adam
     warmup = 30 if muon and corpus.pairs < 100_000 else 100
     choices += choose_learning_rate(3e-3 if muon else 1e-3, warmup, 0.3, muon=muon)
     if corpus.pairs < 500_000:
@@ -79,6 +87,8 @@ def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[Planne
 
 def _vocabulary(corpus: PairFacts, kind: str) -> Iterator[PlannedSetting]:
     pairs = corpus.pairs
+    if kind != TokenizerSettings.kind:
+        yield PlannedSetting("tokenizer.kind", kind, "the architecture was made for such tokens")
     if kind == "word":
         size = 10_000 if pairs < 15_000 else 32_000
         yield PlannedSetting("tokenizer.vocab_size", size, f"{pairs:,} pairs: rarer words are not seen often enough")
@@ -120,7 +130,7 @@ def _transformer(
 
 def _batch(corpus: PairFacts, machine: Machine) -> PlannedSetting:
     wanted = 2048 if corpus.pairs < 100_000 else 4096 if machine.device == "cpu" else 16_384
-    while wanted < 8 * corpus.long / CHARACTERS_PER_TOKEN:  # eight long sentences fit into a batch
+    while wanted < 8 * corpus.long / corpus.per_token:  # eight long sentences fit into a batch
         wanted *= 2
     reason = "little data: many small steps" if wanted == 2048 else "large enough to keep the machine busy"
     return PlannedSetting("train.batch_tokens", wanted, reason)

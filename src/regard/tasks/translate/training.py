@@ -121,13 +121,14 @@ class TranslateTraining(Training[PairExamples, PairData]):
     def plan(self, examples: PairExamples, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
         corpus = examples.facts()
         plan = make_plan(corpus, machine, given)
-        return fit_memory(plan, make_recipe(merge(plan, given), where=where), corpus, machine)
+        recipe = make_recipe(merge(plan, given), where=where)
+        return fit_memory(plan, recipe, corpus.tokenized(recipe.tokenizer.kind), machine)
 
     def sizes(self, recipe: Recipe, examples: PairExamples) -> dict[str, int]:
         return {"source_vocabulary": recipe.tokenizer.vocab_size, "target_vocabulary": recipe.tokenizer.vocab_size}
 
     def workload(self, recipe: Recipe, examples: PairExamples) -> Workload:
-        corpus = examples.facts()
+        corpus = examples.facts().tokenized(recipe.tokenizer.kind)
         length = round(corpus.length)
         amounts = {unit: corpus.pairs * count for unit, count in pair_amounts(1, length, length).items()}
         passes = 2 if recipe.train.r_drop else 1

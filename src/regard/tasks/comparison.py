@@ -1,0 +1,484 @@
+"""`regard compare`: trains several systems on the same data with the same budget, scores them, and collects a table.
+
+A comparison is a TOML file. Its sections [data], [tokenizer], [train] and [search] hold for all systems; a table
+[systems.NAME] has the settings of one system, which override them. Settings that are not given are planned, as in
+`regard train`.
+
+    seeds = [1, 2]                      # each system is trained once per seed
+    budget.minutes = 15                 # or steps, or flops
+
+    [systems.small]
+    model.heads = 8
+
+    [systems."small + reward"]          # fine-tunes: 80 % of the budget for the system small, 20 % for fine-tuning
+    finetune = "small"
+    share = 0.2
+    translate.objective = "reward"
+
+    [systems."2 small ones"]            # an ensemble of two seeds
+    ensemble = "small"
+    members = 2
+
+Each training is a process of its own, so that its memory can be measured. A comparison that was interrupted continues
+where it stopped: finished systems are in `systems/NAME.json`, and an unfinished training is resumed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+from regard import __version__, plugins, tasks
+from regard.config import DataSettings
+from regard.config.ranges import CheckedSettings, CountOrZero, NotNegative
+from regard.config.recipe import all_sections, build, join_tables, make_recipe, read_table
+from regard.errors import RegardError, RunError, SettingsError, Terminated, TrainingError, nearest
+from regard.files import write_atomically
+from regard.run import Run
+from regard.system import usable_cores
+from regard.tasks.training import Json, Log
+from regard.training.signals import interruptible
+
+FORMAT = 1
+"""Version of the files in `systems/`."""
+RISING = 0.01
+"""A curve still rises if the last third of the training improved the best validation score by more than this share."""
+
+
+@dataclass(frozen=True)
+class Budget(CheckedSettings):
+    """What each system may use for training. Exactly one of the three is given."""
+
+    section: ClassVar[str] = "budget"
+
+    minutes: NotNegative = 0.0
+    """Minutes of training and validation."""
+    steps: CountOrZero = 0
+    """Training steps."""
+    flops: NotNegative = 0.0
+    """Floating-point operations."""
+
+    def settings(self, share: float = 1.0) -> Json:
+        """The settings of [train] that end a training after this share of the budget."""
+        if self.steps:
+            return {"max_steps": max(round(share * self.steps), 1)}
+        return {"max_minutes": share * self.minutes} if self.minutes else {"max_flops": share * self.flops}
+
+    def describe(self) -> str:
+        """The budget as text, e.g. "15 minutes"."""
+        if self.steps:
+            return f"{self.steps:,} steps"
+        return f"{self.minutes:g} minutes" if self.minutes else f"{self.flops:.1e} FLOPs"
+
+
+@dataclass(frozen=True)
+class System:
+    """One row of the table: a system that is trained, fine-tuned from another one, or an ensemble."""
+
+    name: str
+    settings: Json = field(default_factory=dict)
+    """Tables of settings that differ from those of the comparison."""
+    finetune: str = ""
+    """The system that is fine-tuned; empty: trained from the beginning."""
+    share: float = 0.2
+    """Share of the budget that fine-tuning gets; the training before it gets the rest."""
+    ensemble: str = ""
+    """The system whose runs form an ensemble; empty: no ensemble."""
+    members: int = 2
+    """Number of runs in the ensemble, trained with the seeds 1, 2, ..."""
+    published: str = ""
+    """The name of the published row that describes the same system."""
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """One training of a comparison: the name of its run folder, its settings, and the run that it fine-tunes."""
+
+    name: str
+    table: Json
+    base: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The systems, their data and their budget."""
+
+    data: DataSettings
+    budget: Budget
+    systems: tuple[System, ...]
+    seeds: tuple[int, ...] = (1,)
+    shared: Json = field(default_factory=dict)
+    """Settings of all systems."""
+    title: str = ""
+    about: str = ""
+    """Text for the page, e.g. what was learned."""
+    published: tuple[Json, ...] = ()
+    """Rows of published results: name, and any columns."""
+    measure: tuple[str, ...] = ()
+    """Further measurements for the page: "complexity" of layers, "reach" of the gradients in each trained encoder."""
+
+    @property
+    def task(self) -> str:
+        return self.data.task
+
+    def runs(self, system: System, seed: int) -> list[list[TrainingRun]]:
+        """The trainings of each member of a system (an ensemble has several), in the order in which they happen."""
+        if system.ensemble:
+            of = self.find(system.ensemble)
+            return [steps for member in range(system.members) for steps in self.runs(of, member + 1)]
+        name = f"{system.name}-{seed}"
+        if not system.finetune:
+            return [[TrainingRun(name, self.table(system, seed))]]
+        base = TrainingRun(f"{name}-base", self.table(self.find(system.finetune), seed, 1 - system.share))
+        changed = join_tables(
+            system.settings,
+            {"train": {"seed": seed, **system.settings.get("train", {}), **self.budget.settings(system.share)}},
+        )
+        data = {key: self.shared["data"][key] for key in ("train", "valid")}
+        return [[base, TrainingRun(name, changed | {"data": data}, base.name)]]
+
+    def table(self, system: System, seed: int, share: float = 1.0) -> Json:
+        """The settings of one training, as nested tables, without the test data: it is used once, at the end."""
+        data = {key: value for key, value in self.shared["data"].items() if key != "test"}
+        ending = {"train": {"seed": seed, **self.budget.settings(share)}}
+        return join_tables(join_tables(self.shared | {"data": data}, system.settings), ending)
+
+    def find(self, name: str) -> System:
+        return next(system for system in self.systems if system.name == name)
+
+
+MEASUREMENTS = ("complexity", "reach")
+OWN = ("title", "about", "seeds", "budget", "systems", "published", "measure")
+"""Names of a comparison file that are not sections of a recipe."""
+
+
+def read_comparison(path: str | Path, given: Mapping[str, Any] | None = None) -> Comparison:
+    """Read a comparison file. `given`: tables of settings, a budget and seeds that override those of the file."""
+    table = join_tables(read_table(path), given or {})
+    where = str(path)
+    shared = {name: value for name, value in table.items() if name not in (*OWN, "format")}
+    sections = ["model", *all_sections()]
+    for name in shared:
+        if name not in sections:
+            raise SettingsError(f'{where}: unknown section "{name}"{nearest(name, [*sections, *OWN])}')
+    systems = table.get("systems", {})
+    if not isinstance(systems, dict) or not systems:
+        raise SettingsError(f"{where}: has no systems; add a table [systems.NAME] for each system to compare")
+    made = Comparison(
+        build(DataSettings, shared.get("data", {}), where, "data"),
+        build(Budget, table.get("budget", {}), where, "budget"),
+        tuple(_read_system(name, entry, sections, where) for name, entry in systems.items()),
+        _read_seeds(table.get("seeds", [1]), where),
+        shared,
+        str(table.get("title", "")),
+        str(table.get("about", "")),
+        tuple(table.get("published", ())),
+        tuple(table.get("measure", ())),
+    )
+    _check_references(made, where)
+    for name in made.measure:
+        if name not in MEASUREMENTS:
+            raise SettingsError(f'{where}: measure: there is no "{name}"; choose from {", ".join(MEASUREMENTS)}')
+    return made
+
+
+def _read_system(name: str, entry: Any, sections: Sequence[str], where: str) -> System:
+    place = f"{where}: [systems.{name}]"
+    if not isinstance(entry, dict):
+        raise SettingsError(f"{place} must be a table")
+    if not re.fullmatch(r"[\w.,+ -]+", name) or name.strip(". ") != name:
+        raise SettingsError(f"{place}: use letters, digits, spaces and . , + - _ in names, which become folder names")
+    kinds = {"finetune": str, "ensemble": str, "published": str, "share": float, "members": int}
+    own: Json = {}
+    for key, value in entry.items():
+        if key in kinds:
+            value = float(value) if key == "share" and isinstance(value, int) else value
+            if type(value) is not kinds[key]:
+                raise SettingsError(f"{place}: {key} must be of the type {kinds[key].__name__}, not {value!r}")
+            own[key] = value
+        elif key not in sections or not isinstance(value, dict):
+            hint = nearest(key, [*kinds, *sections])
+            raise SettingsError(
+                f'{place}: "{key}" is no section of settings{hint}; write settings as section.name = value'
+            )
+    if not 0 < own.get("share", 0.2) < 1:
+        raise SettingsError(f"{place}: share must be between 0 and 1, not {own['share']}")
+    if own.get("members", 2) < 2:
+        raise SettingsError(f"{place}: an ensemble needs at least 2 members")
+    return System(name, {key: value for key, value in entry.items() if key in sections}, **own)
+
+
+def _read_seeds(seeds: Any, where: str) -> tuple[int, ...]:
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int for seed in seeds):
+        raise SettingsError(f"{where}: seeds must be a list of whole numbers, e.g. [1, 2, 3]")
+    return tuple(dict.fromkeys(seeds))
+
+
+def _check_references(made: Comparison, where: str) -> None:
+    names = [system.name for system in made.systems]
+    for system in made.systems:
+        for key, other in (("finetune", system.finetune), ("ensemble", system.ensemble)):
+            if not other:
+                continue
+            if other not in names or other == system.name:
+                raise SettingsError(
+                    f'{where}: [systems.{system.name}] {key}: there is no system "{other}"{nearest(other, names)}'
+                )
+            if made.find(other).ensemble or (key == "finetune" and made.find(other).finetune):
+                raise SettingsError(
+                    f"{where}: [systems.{system.name}] {key}: {other} is not trained from the beginning"
+                )
+    if sum(map(bool, (made.budget.minutes, made.budget.steps, made.budget.flops))) != 1:
+        raise SettingsError(f"{where}: give one budget: budget.minutes, budget.steps or budget.flops")
+    if not made.data.train:
+        raise SettingsError(f"{where}: has no training data; give --source and --target")
+    for part, why in (("valid", "to select the best weights"), ("test", "to score the systems")):
+        if not getattr(made.data, part):
+            advice = f'give --{part}-source and --{part}-target, or --{part}; "regard data split" makes the parts'
+            raise SettingsError(f"{where}: has no {part} data {why}; {advice}")
+
+
+def only(comparison: Comparison, names: Sequence[str]) -> Comparison:
+    """The comparison with only these systems, and the systems that they are made from."""
+    known = [system.name for system in comparison.systems]
+    for name in names:
+        if name not in known:
+            raise SettingsError(f"--only {name}: there is no such system{nearest(name, known)}")
+    chosen = tuple(system for system in comparison.systems if system.name in names)
+    needed = {other for system in chosen for other in (system.finetune, system.ensemble) if other}
+    kept = tuple(system for system in comparison.systems if system.name in {*names, *needed})
+    return replace(comparison, systems=kept)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Training and scoring
+
+
+def compare(comparison: Comparison, folder: str | Path, log: Log = lambda line: None) -> Json:
+    """Train and score all systems that are not finished, and return the table and curves as JSON (docs/compare.md)."""
+    check_settings(comparison)
+    out = Path(folder)
+    for part in ("runs", "systems"):
+        (out / part).mkdir(parents=True, exist_ok=True)
+    wanted = [
+        (system, seed) for system in comparison.systems for seed in ((1,) if system.ensemble else comparison.seeds)
+    ]
+    found: dict[str, list[Json]] = {}
+    for number, (system, seed) in enumerate(wanted, 1):
+        log(f"[{number} of {len(wanted)}] {system.name}" + (f", seed {seed}" if len(comparison.seeds) > 1 else ""))
+        found.setdefault(system.name, []).append(_result(comparison, system, seed, out, log))
+    part = _part(comparison.task)
+    return {
+        "title": comparison.title or "Comparison",
+        "about": comparison.about,
+        "task": comparison.task,
+        "budget": comparison.budget.describe(),
+        "seeds": list(comparison.seeds),
+        "systems": [_row(system, found[system.name]) for system in comparison.systems],
+        **part.table({name: [one["answers"] for one in results] for name, results in found.items()}, comparison.data),
+        "published": list(comparison.published),
+        **_measure(comparison, out, log),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": usable_cores(),
+        "version": __version__,
+    }
+
+
+def check_settings(comparison: Comparison) -> None:
+    """Check the settings of all trainings, so that no mistake is found only after hours of training."""
+    from regard.tasks.train import check
+
+    _part(comparison.task)
+    for system in comparison.systems:
+        for run in comparison.runs(system, comparison.seeds[0])[0]:
+            table = (
+                join_tables(comparison.table(comparison.find(system.finetune), 1), run.table) if run.base else run.table
+            )
+            check(make_recipe(table, where=f"[systems.{system.name}]"))
+
+
+def _part(task: str) -> Any:
+    """The module `compare` of a task, which answers the test set and computes scores."""
+    if not tasks.has_part(task, "compare"):
+        raise SettingsError(f'data.task = "{task}": runs of this task cannot be compared yet')
+    return tasks.part(task, "compare")
+
+
+def _result(comparison: Comparison, system: System, seed: int, out: Path, log: Log) -> Json:
+    """The stored result of a system, or a new one: trains what is not trained yet, then answers the test set."""
+    members = comparison.runs(system, seed)
+    settings = [[run.table for run in steps] for steps in members]
+    path = out / "systems" / f"{system.name}-{seed}.json"
+    stored = _read_result(path)
+    if stored and stored["settings"] == json.loads(json.dumps(settings)):
+        log("  is finished already")
+        return stored
+    if stored:
+        raise RunError(
+            f"{path}: has other settings than the comparison; choose another --out, or remove this file and its runs"
+        )
+    for steps in members:
+        for run in steps:
+            _train(run, out / "runs", log)
+    folders = [out / "runs" / steps[-1].name for steps in members]
+    cards = [[Run.open(out / "runs" / run.name).card for run in steps] for steps in members]
+    result = {
+        "format": FORMAT,
+        "settings": settings,
+        "arch": cards[0][-1]["arch"],
+        "parameters": sum(steps[-1]["parameters"] for steps in cards),
+        "memory": max((card.get("memory") or 0 for steps in cards for card in steps), default=0) or None,
+        "stopped": cards[0][-1]["training"]["stopped"],
+        **{
+            key: sum(card["training"][key] for steps in cards for card in steps)
+            for key in ("seconds", "flops", "step", "tokens")
+        },
+        "curve": [] if system.ensemble else _curve([Run.open(out / "runs" / run.name) for run in members[0]]),
+        "answers": _part(comparison.task).answer(folders, comparison.data),
+    }
+    write_atomically(path, (json.dumps(result, ensure_ascii=False) + "\n").encode())
+    return result
+
+
+def _measure(comparison: Comparison, out: Path, log: Log) -> Json:
+    """The measurements of `comparison.measure`: complexity of layers, gradient reach of each trained encoder."""
+    found: Json = {}
+    if "complexity" in comparison.measure:
+        from regard.analysis.complexity import complexity_table
+
+        log("measuring the complexity of layers")
+        found["complexity"] = complexity_table()
+    if "reach" in comparison.measure:
+        from regard.analysis.dependency_path import gradient_reach
+
+        systems = [system for system in comparison.systems if not system.ensemble and not system.finetune]
+        log("measuring the reach of gradients")
+        found["reach"] = [
+            gradient_reach(Run.open(out / "runs" / f"{system.name}-{comparison.seeds[0]}").load_model())
+            | {"name": system.name}
+            for system in systems
+        ]
+    return found
+
+
+def _read_result(path: Path) -> Json:
+    """A stored result; empty if there is none. A file that cannot be read is an error."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{path}: cannot read the result ({error}); remove this file: the system is scored again"
+        ) from None
+    if not isinstance(result, dict) or result.get("format") != FORMAT:
+        raise RunError(f"{path}: is not a result of this version; remove this file: the system is scored again")
+    return result
+
+
+def _train(run: TrainingRun, folder: Path, log: Log) -> None:
+    """Train a run in its own process, or continue it, unless it is finished."""
+    place = folder / run.name
+    table = json.loads(json.dumps(run.table))
+    job = folder / f"{run.name}.json"
+    is_started = (place / "card.json").is_file()
+    if is_started and json.loads(job.read_text(encoding="utf-8"))["table"] != table:
+        raise RunError(f"{place}: was trained with other settings; choose another --out, or remove {place} and {job}")
+    base = str(folder / run.base) if run.base else ""
+    content = {"table": table, "base": base, "out": str(place), "plugins": plugins.files()}
+    write_atomically(job, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+    if is_started and Run.open(place).is_finished:
+        return
+    log(f"  training {place}")
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from regard.tasks.comparison import work; sys.exit(work(sys.argv[1]))",
+    ]
+    with interruptible(), subprocess.Popen([*command, str(job)]) as process:
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            process.terminate()  # it saves a checkpoint
+            process.wait()
+            raise
+    if code == 2:
+        raise SettingsError(f"{run.name}: cannot be trained, for the reason in the line before this one")
+    if code:
+        raise TrainingError(f"{run.name}: training ended with exit code {code}; the same command continues it")
+
+
+def work(path: str) -> int:
+    """Train or continue one run of a comparison: the main function of its process. Returns the exit code."""
+    from regard.system import keep_memory
+    from regard.tasks.train import resolve, resolve_finetune, resume, start
+
+    job = json.loads(Path(path).read_text(encoding="utf-8"))
+    try:
+        for file in job["plugins"]:
+            plugins.load(file)
+        keep_memory()
+        out = Path(job["out"])
+        if (out / "card.json").is_file() and not (out / ".preparing").is_file():
+            resume(out)
+        else:
+            start(resolve_finetune(job["base"], job["table"]) if job["base"] else resolve(job["table"]), out)
+    except RegardError as error:
+        print(f"regard: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as error:
+        return 143 if isinstance(error, Terminated) else 130
+    return 0
+
+
+def _curve(runs: Sequence[Run]) -> list[Json]:
+    """The validations of a training: seconds, FLOPs and scores. Fine-tuning continues the curve of its base."""
+    points, seconds, flops = [], 0.0, 0.0
+    for run in runs:
+        validations = [line for line in run.metrics() if line["kind"] == "validation"]
+        for line in validations:
+            scores = {key: value for key, value in line.items() if isinstance(value, float) and key != "seconds"}
+            points.append(scores | {"seconds": seconds + line["seconds"], "flops": flops + line["flops"]})
+        seconds, flops = seconds + run.card["training"]["seconds"], flops + run.card["training"]["flops"]
+    return points
+
+
+def _row(system: System, results: Sequence[Json]) -> Json:
+    """The facts of a system: means over the seeds, and the curve of the first seed."""
+
+    def mean(key: str) -> float | None:
+        values = [one[key] for one in results if one[key] is not None]
+        return sum(values) / len(values) if values else None
+
+    first = results[0]
+    return {
+        "name": system.name,
+        "arch": first["arch"],
+        "ensemble": system.members if system.ensemble else 0,
+        "finetuned": system.finetune,
+        "published": system.published,
+        "stopped": first["stopped"],
+        **{key: mean(key) for key in ("parameters", "memory", "seconds", "flops", "step", "tokens")},
+        "curve": first["curve"],
+        "trend": trend(first["curve"]),
+    }
+
+
+def trend(curve: Sequence[Json], score: str = "bleu") -> str:
+    """Whether a curve still rises in the last third of the training: "rising", "flat", or "" if it is too short."""
+    points = [point for point in curve if score in point]
+    if len(points) < 4:
+        return ""
+    end = points[-1]["seconds"]
+    early = [point[score] for point in points if point["seconds"] <= 2 * end / 3]
+    if not early:
+        return ""
+    best = max(point[score] for point in points)
+    return "rising" if best - max(early) > RISING * max(best, 1e-9) else "flat"

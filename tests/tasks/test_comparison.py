@@ -1,0 +1,216 @@
+"""`regard compare`: the comparison file, its mistakes, and that an interrupted comparison gives the same table."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.errors import RegardError, RunError, SettingsError
+from regard.tasks.comparison import Comparison, compare, only, read_comparison, trend
+from tests import processes
+from tests.small_runs import SETTINGS, write_corpus
+
+STEPS = 16
+MEASURED = ("seconds", "memory", "sentences_per_second", "created")
+"""Names of results that differ between two comparisons with the same settings."""
+
+
+def write(folder: Path, systems: str, budget: str = f"budget.steps = {STEPS}", **lines: str) -> Path:
+    """A comparison file of small Transformers, with its corpus."""
+    if not (folder / "train.en").is_file():
+        write_corpus(folder)
+    sections: dict[str, list[str]] = {"tokenizer": [], "train": [], "search": []}
+    for setting in SETTINGS:
+        name, value = setting.split("=")
+        section, key = name.split(".")
+        if section in sections:
+            sections[section].append(f"{key} = {value}")
+    data = [
+        f'{part} = [{{ source = "{folder}/{part}.en", target = "{folder}/{part}.it" }}]'
+        for part in ("train", "valid", "test")
+    ]
+    sections["data"] = [*data, 'source_language = "en"', 'target_language = "it"']
+    sections = {name: [lines[name]] if name in lines else rows for name, rows in sections.items()}
+    text = "\n".join(
+        [lines.get("top", ""), budget, *(f"[{name}]\n" + "\n".join(rows) for name, rows in sections.items())]
+    )
+    path = folder / "compare.toml"
+    path.write_text(f"{text}\n{systems}\n", encoding="utf-8")
+    return path
+
+
+SMALL = "\n".join(line.replace("=", " = ") for line in SETTINGS if line.startswith("model."))
+ONE = f'[systems.one]\nmodel.arch = "transformer-tiny"\n{SMALL}\n'
+TWO = ONE + ONE.replace("one", "two").replace("width = 32", "width = 16")
+
+
+@pytest.fixture
+def comparison(tmp_path: Path) -> Comparison:
+    text = TWO + '[systems.tuned]\nfinetune = "one"\nshare = 0.25\n[systems.both]\nensemble = "one"\nmembers = 3\n'
+    return read_comparison(write(tmp_path, text, top="seeds = [1, 5]"))
+
+
+def test_budget_of_each_training(comparison: Comparison) -> None:
+    [[run]] = comparison.runs(comparison.find("two"), 5)
+    assert run.name == "two-5"
+    assert (run.table["train"]["max_steps"], run.table["train"]["seed"]) == (STEPS, 5)
+    assert "test" not in run.table["data"]
+    [[base, tuned]] = comparison.runs(comparison.find("tuned"), 1)
+    assert (base.table["train"]["max_steps"], tuned.table["train"]["max_steps"]) == (12, 4)
+    assert tuned.base == base.name
+    assert base.table["model"] == run.table["model"] | {"width": 32}
+    members = comparison.runs(comparison.find("both"), 1)
+    assert [steps[0].name for steps in members] == ["one-1", "one-2", "one-3"]
+
+
+def test_only_keeps_what_a_system_is_made_from(comparison: Comparison) -> None:
+    assert [system.name for system in only(comparison, ["both"]).systems] == ["one", "both"]
+    with pytest.raises(SettingsError, match='--only botj: there is no such system; did you mean "both"'):
+        only(comparison, ["botj"])
+
+
+@pytest.mark.parametrize(
+    ("systems", "lines", "message"),
+    [
+        ("", {}, "has no systems"),
+        (ONE, {"budget": ""}, "give one budget"),
+        (ONE, {"budget": "budget.steps = 3\nbudget.minutes = 1"}, "give one budget"),
+        (ONE, {"budget": "budget.stepps = 3"}, 'did you mean "budget.steps"|did you mean "steps"'),
+        (ONE, {"top": "seeds = 3"}, "seeds must be a list of whole numbers"),
+        (ONE, {"top": "seeds = []"}, "seeds must be a list of whole numbers"),
+        (ONE, {"top": 'titel = "x"'}, 'unknown section "titel"; did you mean "title"'),
+        (ONE, {"data": 'source_language = "en"'}, "has no training data"),
+        (ONE.replace("one", '"a/b"'), {}, "use letters, digits"),
+        ("[systems]\none = 3", {}, r"\[systems.one\] must be a table"),
+        ('[systems.one]\narch = "transformer-tiny"', {}, '"arch" is no section of settings'),
+        ('[systems.one]\nensemble = "two"', {}, 'ensemble: there is no system "two"'),
+        ('[systems.one]\nensemble = "one"', {}, 'ensemble: there is no system "one"'),
+        (TWO + '[systems.more]\nensemble = "one"\nmembers = 1', {}, "at least 2 members"),
+        (TWO + '[systems.more]\nensemble = "one"\nmembers = "3"', {}, "members must be of the type int"),
+        (TWO + '[systems.more]\nfinetune = "one"\nshare = 1', {}, "share must be between 0 and 1"),
+        (
+            TWO + '[systems.a]\nensemble = "one"\n[systems.b]\nfinetune = "a"',
+            {},
+            "a is not trained from the beginning",
+        ),
+    ],
+)
+def test_mistakes_in_the_file(tmp_path: Path, systems: str, lines: dict[str, str], message: str) -> None:
+    with pytest.raises(RegardError, match=message) as raised:
+        read_comparison(write(tmp_path, systems, **lines))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("systems", "message"),
+    [
+        (TWO.replace("width = 16", "widht = 16"), r"\[systems.two\].*did you mean"),
+        ('[systems.one]\nmodel.arch = "transformer-tny"', 'there is no architecture "transformer-tny"'),
+        ('[systems.one]\nmodel.arch = "han"', 'is not for data.task = "translate"'),
+    ],
+)
+def test_mistakes_in_settings_are_found_before_the_first_training(tmp_path: Path, systems: str, message: str) -> None:
+    read = read_comparison(write(tmp_path, systems))
+    with pytest.raises(SettingsError, match=message):
+        compare(read, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([10, 20, 30], ""),  # too few
+        ([10, 20, 30, 31, 31.1, 31.2], "flat"),
+        ([10, 20, 30, 31, 32, 33], "rising"),
+        ([10, 20, 30, 31, 30, 29], "flat"),
+    ],
+)
+def test_trend(scores: list[float], expected: str) -> None:
+    assert trend([{"bleu": score, "seconds": place + 1} for place, score in enumerate(scores)]) == expected
+
+
+def steady(value: Any) -> Any:
+    """Results without what is measured in seconds and bytes."""
+    if isinstance(value, dict):
+        return {name: steady(item) for name, item in value.items() if name not in MEASURED}
+    return [steady(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A whole comparison from the command line: its folder and its results."""
+    folder = tmp_path_factory.mktemp("comparison")
+    text = TWO + '[systems.both]\nensemble = "one"\n'
+    path = write(folder, text, top='title = "Two widths"\npublished = [{ name = "paper", BLEU = 27.3 }]')
+    done = processes.run("compare", path, "--out", folder / "out", "--seeds", "1,2", "--json")
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)
+
+
+def test_results(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = finished
+    assert sorted(path.name for path in (folder / "out" / "runs").iterdir() if path.is_dir()) == [
+        "one-1", "one-2", "two-1", "two-2",
+    ]  # fmt: skip
+    assert [system["name"] for system in found["systems"]] == ["one", "two", "both"]
+    one, two, both = found["systems"]
+    assert one["step"] == two["step"] == STEPS
+    assert both["step"] == 2 * STEPS
+    assert both["parameters"] == 2 * one["parameters"] > 2 * two["parameters"]
+    assert both["flops"] == pytest.approx(2 * one["flops"], rel=0.05)
+    assert [len(found["scores"][name]["seeds"]["chrf"]) for name in ("one", "two", "both")] == [2, 2, 1]
+    scores = found["scores"]["one"]
+    assert scores["chrf"] == pytest.approx(sum(scores["seeds"]["chrf"]) / 2)
+    assert len(found["differences"]) == 3 * 2  # pairs of systems, metrics
+    assert [point["flops"] for point in one["curve"]] == sorted(point["flops"] for point in one["curve"])
+    assert one["memory"] > 1e7
+    assert json.loads((folder / "out" / "compare.json").read_text()) == found
+    markdown = (folder / "out" / "compare.md").read_text()
+    assert markdown.startswith("# Two widths\n")
+    assert re.search(r"^\| paper \| 27.3 \|$", markdown, re.MULTILINE)
+    assert found["verdict"] in markdown
+
+
+def test_finished_systems_are_not_trained_again(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = finished
+    lines: list[str] = []
+    again = compare(read_comparison(folder / "compare.toml", {"seeds": [1, 2]}), folder / "out", lines.append)
+    assert not any("training" in line for line in lines)
+    assert steady(again) == steady(found)
+
+
+def test_other_settings_in_the_same_folder(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = finished
+    read = read_comparison(folder / "compare.toml", {"seeds": [1, 2], "budget": {"steps": STEPS + 1}})
+    with pytest.raises(RunError, match="has other settings than the comparison; choose another --out"):
+        compare(read, folder / "out")
+
+
+def test_damaged_result(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    folder, _ = finished
+    (tmp_path / "systems").mkdir()
+    (tmp_path / "systems" / "one-1.json").write_text("{")
+    with pytest.raises(RunError, match=r"cannot read the result .*; remove this file"):
+        compare(read_comparison(folder / "compare.toml"), tmp_path)
+
+
+@pytest.mark.slow
+def test_interrupted_comparison_gives_the_same_table(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    folder, found = finished
+    command = ["compare", folder / "compare.toml", "--out", tmp_path, "--seeds", "1,2"]
+    started = processes.start(*command, errors=tmp_path / "errors.txt")
+    while not (tmp_path / "runs" / "two-1" / "metrics.jsonl").is_file():
+        assert started.poll() is None, (tmp_path / "errors.txt").read_text()
+        time.sleep(0.05)
+    started.send_signal(signal.SIGTERM)
+    assert started.wait(120) in (130, 143)
+    assert not (tmp_path / "compare.json").exists()
+    done = processes.run(*command, "--json")
+    assert done.returncode == 0, done.stderr
+    assert steady(json.loads(done.stdout)) == steady(found)
