@@ -93,7 +93,7 @@ def test_looking_changes_nothing(settings):
     ("setting", "message"),
     [
         ("model.arch=text-encoder", 'model.arch = "text-encoder" is not for data.task = "translate"; choose from'),
-        ("tokenizer.joint=false", "needs one vocabulary: set tokenizer.joint = true"),
+        ("tokenizer.joint=false", "needs one vocabulary for source and target: set tokenizer.joint = true"),
     ],
 )
 def test_translation_refuses_a_model_that_does_not_fit(tmp_path, capsys, setting, message):

@@ -13,6 +13,7 @@ The norm of a Jacobian is estimated with random directions v: E |J' v|² = |J|²
 
 from __future__ import annotations
 
+from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,14 +55,10 @@ def gradient_reach(
         raise SettingsError(f"gradient_reach: length is {length}, and must be at least 4")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network, name = (_build(model), model) if isinstance(model, str) else (model, type(model).__name__)
-        was_training = network.training
-        network.eval()
-        try:
-            squares_PS, outputs_P = _squared_gradients(network, length, probes)
-            steps = [(size - 1, _sequential(network, size)) for size in _sizes(length)]
-        finally:
-            network.train(was_training)
+        network, name = (_build(model), model) if isinstance(model, str) else (deepcopy(model), type(model).__name__)
+        network.eval().requires_grad_(False)
+        squares_PS, outputs_P = _squared_gradients(network, length, probes)
+        steps = [(size - 1, _sequential(network, size)) for size in _sizes(length)]
     distance_PS = (torch.arange(length) - outputs_P[:, None]).abs()
     total = torch.zeros(length, dtype=torch.float64).index_add_(0, distance_PS.flatten(), squares_PS.flatten())
     norms = (total / torch.bincount(distance_PS.flatten(), minlength=length)).sqrt()

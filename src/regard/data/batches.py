@@ -1,4 +1,4 @@
-"""Batches: the tensors that a model gets, and the order of the training batches.
+"""Batches of examples of similar length: the tensors that a model gets, and the order of the training batches.
 
 Training reads one endless stream of batches, epoch after epoch. The stream depends only on data and
 seed, so a position in the stream is enough to continue training, with one process or with many.

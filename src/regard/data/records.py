@@ -85,7 +85,7 @@ def read_csv(path: Path, find: Find, missing: str) -> Iterator[tuple[int, tuple[
         header = [name.strip().lower() for name in next(rows, [])]
         places = find(header)
         if places is None:
-            raise CorpusError(path, f"the header must name {missing}", line=1)
+            raise CorpusError(path, f"the first line must be a header with {missing}", line=1)
         pick = itemgetter(*places)
         for row in rows:
             if not any(row):

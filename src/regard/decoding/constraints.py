@@ -1,4 +1,4 @@
-"""Constraints: they change the log-probabilities of the next token before a search selects it.
+"""Constraints on the next token: minimum length, no repeated n-grams, repetition penalty, suppressed tokens.
 
 If a constraint forbids tokens, the probabilities of the other tokens are not renormalized, so that scores are
 log-probabilities of the model.

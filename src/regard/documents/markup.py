@@ -124,7 +124,7 @@ def as_pieces(raw: Raw) -> list[Piece]:
 
 
 def source_of(nodes: Iterable[Node]) -> list[Piece]:
-    """The nodes in the format of the file: unchanged strings, and slots for the translations of attributes."""
+    """Write nodes back as they were in the file: unchanged strings, and a slot for each attribute to translate (alt)."""
     found: list[Piece] = []
     for node in nodes:
         if isinstance(node, Element):

@@ -144,7 +144,7 @@ def _form_of_one(expression: str) -> int:
 
 @dataclass(frozen=True)
 class _Filled:
-    """An entry without translation, as a slot of the document; `render` writes the entry with its translations."""
+    """A slot for an entry that has no translation yet; `render` writes the entry with its new translations."""
 
     comments: Sequence[str]
     texts: Sequence[str]  # the lines from msgctxt or msgid up to the first msgstr

@@ -1,4 +1,4 @@
-"""Export to CTranslate2, by its model specification classes (`ctranslate2.specs`).
+"""Export to CTranslate2 in float32, int16 or int8, by its model specification classes (`ctranslate2.specs`).
 
 Both programs store queries, keys and values in one matrix, so each tensor has exactly one counterpart. The padding
 token, always last, is removed: CTranslate2 does not need it, and cannot output a token that does not exist. The start

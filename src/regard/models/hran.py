@@ -94,10 +94,10 @@ class TwoLevelHooks(NamedTuple):
 
 
 class TwoLevelAttentionRecorder:
-    """Runs the two levels of attention in each decoder step, if a hook is in use: for words, and for utterances.
+    """Computes the two levels of attention (words, utterances) when a hook is in use; otherwise it is not needed.
 
-    `context` lets listeners replace the weights of a step; after the last step, `record` passes all steps to the
-    recorders.
+    In each decoder step, `context` lets the hooks replace the weights of both levels. After the last step, `record`
+    gives the weights of all steps to the hooks that record.
     """
 
     def __init__(
@@ -182,9 +182,9 @@ class TwoLevelAttentionRecorder:
         return empty.scatter(-1, place_BL[:, None, None].expand_as(weights), weights)[..., : self._size]
 
     def _spread_all(self, words: Sequence[Tensor]) -> Tensor:
-        """Join the word weights, one tensor per utterance, at the positions of their words in the source.
+        """Put the word weights, one tensor per utterance, at the positions of their words in the source.
 
-        The result is [B, 1, W, S], for each of W written tokens.
+        The result is [B, 1, W, S]: batch, one head, W hypotheses, S source tokens.
         """
         parts = [self._spread(found, place_BL) for found, place_BL in zip(words, self._places, strict=True)]
         return torch.stack(parts).sum(0)

@@ -348,7 +348,7 @@ def _result(comparison: Comparison, system: System, seed: int, out: Path, log: L
 
 
 def _measure(comparison: Comparison, out: Path, log: Log) -> Json:
-    """The measurements of `comparison.measure`: complexity of layers, gradient reach of each trained encoder."""
+    """Make the measurements that `comparison.measure` lists (analysis/complexity.py, analysis/dependency_path.py)."""
     found: Json = {}
     if "complexity" in comparison.measure:
         from regard.analysis.complexity import complexity_table

@@ -1,4 +1,4 @@
-"""Subword regularization: random segmentations of a text into subwords, different each time.
+"""Subword regularization (BPE-dropout, unigram sampling): random segmentations of a text, different each time.
 
 BPE-dropout (Provilkov et al. 2020) and sampling from the unigram lattice (Kudo 2018). Both are implemented here because
 the sampling of SentencePiece cannot be seeded. Subwords never cross a space, so each word is segmented independently.

@@ -266,7 +266,11 @@ class Heartbeat:
         return found
 
     def _end_after(self, failure: dict[str, Any]) -> None:
-        """End this process because of the stored `failure`; print it if this process found it, or if `reports`."""
+        """End this process because a process of the group failed.
+
+        Prints `failure` if this process found it, or if this process prints the failures of its machine
+        (`self.reports`).
+        """
         if not failure["problem"]:
             time.sleep(BEAT)  # torchrun ends all as soon as one exits: let the failed process print its error first
         self._end(failure["problem"] if self.reports or failure["by"] == self.me.rank else "")

@@ -1,8 +1,7 @@
-"""The plan: settings chosen from the amount of data and the machine, each with its reason.
+"""What the plans of all tasks share: batches, learning rate, validation, checkpoints, end of training; estimates.
 
-The plan of a task (`Training.plan`) chooses settings that depend on its data. This file has the choices that are the
-same for all tasks: batches, learning rate, validation, checkpoints and the end of training. Settings that the user has
-given are never changed.
+A plan chooses settings from the amount of data and the machine, each with its reason. The choices that depend on the
+task are in its folder (`Training.plan`; tasks/translate/plan.py). Settings that the user has given never change.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ WRONG = {
     "a.tsv": ("When?\tNow.\nno tab here\n", r"a\.tsv:2: no tab"),
     "b.tsv": ("When?\t \n", r"b\.tsv:1: the question \"When\?\" has no answer"),
     "c.tsv": (" \tNow.\n", r"c\.tsv:1: no question"),
-    "d.csv": ("a,b\n1,2\n", r"d\.csv:1: the header must name question or text"),
+    "d.csv": ("a,b\n1,2\n", r"d\.csv:1: the first line must be a header with question or text"),
     "e.csv": ("question,answer\nx,y\na,b,c\n", r"e\.csv:3: 3 columns"),
     "f.jsonl": ('{"question": "x"}\n', r"f\.jsonl:1: no \"answer\""),
     "g.jsonl": ('{"question": 3, "answer": "y"}\n', r"g\.jsonl:1: no question"),

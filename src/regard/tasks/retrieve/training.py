@@ -63,7 +63,7 @@ def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperat
 
 @dataclass(frozen=True)
 class PairBatch:
-    """A batch of B pairs of texts with the same answer: a text, and a positive (another question, or the answer)."""
+    """A batch of B pairs: a text and its positive, i.e. another question with the same answer, or the answer itself."""
 
     texts: tuple[TokenSource, ...]
     """All texts and positives, sorted by length and divided into parts, so that they need little padding."""

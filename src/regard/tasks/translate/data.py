@@ -171,10 +171,10 @@ def _has_text(pair: Pair) -> bool:
 def _leave_out_long(
     pairs: list[Pair], part: str, data: DataSettings, vocabularies: Sequence[Tokenizer], log: Log, test_has_loss: bool
 ) -> list[Pair]:
-    """Return the held-out pairs whose source and target have at most 4 * `data.max_length` tokens.
+    """Remove held-out pairs with more than 4 * `data.max_length` tokens in source or target.
 
-    Logs how many pairs are left out, and how many of the others are only scored: those with more than
-    `data.max_length` tokens do not count in the loss. `part` is "valid" or "test"; `test_has_loss`: whether a loss is
+    Pairs with more than `data.max_length` tokens, but fewer than that, stay: they are translated and scored, but do not
+    count in the loss. Both numbers are logged. `part` is "valid" or "test"; `test_has_loss` tells whether a loss is
     computed for "test".
     """
     name, has_loss = ("validation", True) if part == "valid" else (part, test_has_loss)
