@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from regard.config import SearchSettings
@@ -210,9 +211,16 @@ def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int =
 
 def _is_current(folder: Path, run: Run, log: Log | None = None) -> bool:
     """Whether `folder` contains a CTranslate2 model made from the present weights of the run, and no damaged file."""
-    if read_mark(folder).get("fingerprint") != fingerprint(run):
+    found: dict[str, str] = {}
+    checking = Thread(target=lambda: found.update(check_export(folder)))  # checksums of large files, in parallel
+    checking.start()
+    try:
+        same_weights = read_mark(folder).get("fingerprint") == fingerprint(run)
+    finally:
+        checking.join()
+    if not same_weights:
         return False
-    wrong = [f"{name} is {problem}" for name, problem in check_export(folder).items() if problem]
+    wrong = [f"{name} is {problem}" for name, problem in found.items() if problem]
     if wrong and log:
         log(f"{folder}: {', '.join(wrong)}; converting again")
     return not wrong
