@@ -46,6 +46,16 @@ def same(one: list[list[Hypothesis]], other: list[list[Hypothesis]]) -> None:
 
 
 @every_model
+@torch.no_grad()
+def test_several_targets_share_an_encoded_source(model: Seq2Seq, source: Sentences) -> None:
+    rows = torch.tensor([1, 0, 1])
+    target = tokens(3, 5)
+    memory = keep_rows(model.encode(source), rows)
+    whole = type(source)(source.ids_BS[rows], source.mask_BS[rows])
+    close(model.decode(memory, target), model.hidden(whole, target))
+
+
+@every_model
 def test_beam_one_is_greedy(model: Seq2Seq, source: Sentences) -> None:
     same(run(beam_search, model, source, width=1), run(extend_paths, model, source))
 

@@ -65,9 +65,8 @@ class Toy(Seq2Seq):
         state_BWD = self.cell(x_BWD.flatten(0, 1), state[0].flatten(0, 1)).view_as(x_BWD)
         return self.output(self.drop(state_BWD)), (state_BWD,)
 
-    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
+    def decode(self, memory: EncoderOutput, target_BT: Tensor) -> Tensor:
         """The states after each token of the target."""
-        memory = self.encode(source)
         state_BD, states = memory.states_BSD[:, 0], []
         for x_BD in (self.target(target_BT) + memory.states_BSD).unbind(1):
             state_BD = self.cell(x_BD, state_BD)

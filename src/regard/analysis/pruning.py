@@ -104,9 +104,9 @@ class GatedModel(Seq2Seq):
         with listen(self.model, "*", self.gates):
             return self.model.step(token_BW, state, memory)
 
-    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
+    def decode(self, memory: EncoderOutput, target_BT: Tensor) -> Tensor:
         with listen(self.model, "*", self.gates):
-            return self.model.hidden(source, target_BT)
+            return self.model.decode(memory, target_BT)
 
 
 def attentions(model: Seq2Seq) -> dict[str, tuple[str, SelfAttention | CrossAttention]]:

@@ -3,7 +3,8 @@
     encode(source)              -> memory           once per sentence; shared by its hypotheses
     start(memory)               -> state            any tree of tensors [B, W, ...], with W = 1
     step(token_BW, state, memory) -> logits, state  scores of the next token, with cached states
-    forward(source, target_BT)  -> logits_BTV       teacher forcing, the whole target at once
+    decode(memory, target_BT)   -> states_BTD       teacher forcing, the whole target at once
+    forward(source, target_BT)  -> logits_BTV       `encode`, `decode` and the output layer
 
 One `step` per token computes the same logits as `forward`: tests/laws checks this for every architecture. A memory or
 a state is a tree of tuples, dictionaries and tensors. The first axis of the tensors is the batch; in a state, the
@@ -89,7 +90,7 @@ class Network(nn.Module):
 
 
 class Seq2Seq(Network):
-    """Base class of encoder-decoders. A subclass implements `encode`, `start`, `step`, `hidden` and sets `output`."""
+    """Base class of encoder-decoders. A subclass implements `encode`, `start`, `step`, `decode` and sets `output`."""
 
     example_length: ClassVar[int] = 1
     """Number of tokens of the shortest sequence in `examples`; larger if the cost of a few tokens is not typical."""
@@ -110,8 +111,15 @@ class Seq2Seq(Network):
         """
 
     @abstractmethod
+    def decode(self, memory: EncoderOutput, target_BT: Tensor) -> Tensor:
+        """The last decoder states [B, T, D] with teacher forcing on `target_BT`, before the output layer.
+
+        `memory` is the result of `encode`. Its rows may be repeated, to decode several targets per source.
+        """
+
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        """The last decoder states [B, T, D] with teacher forcing on `target_BT`, before the output layer."""
+        """The states that `decode` computes for the encoded `source`."""
+        return self.decode(self.encode(source), target_BT)
 
     def forward(self, source: Source, target_BT: Tensor) -> Tensor:
         """Logits [B, T, V] of the token after each token of `target_BT`, with teacher forcing."""

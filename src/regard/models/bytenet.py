@@ -220,8 +220,8 @@ class ByteNet(Seq2Seq):
             past.append(inputs_BWRF)
         return self.output(self._finish(x_BWD)), State(state.position_BW + 1, tuple(past))
 
-    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        columns_BCD = self.encode(source).states_BSD
+    def decode(self, memory: EncoderOutput, target_BT: Tensor) -> Tensor:
+        columns_BCD = memory.states_BSD
         more = target_BT.shape[1] - columns_BCD.shape[1]
         columns_BTD = F.pad(columns_BCD, (0, 0, 0, more))  # less than 0 cuts columns off
         x_BTD = self.stream.see("embed", self.tokens(target_BT)) + columns_BTD

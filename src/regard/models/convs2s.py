@@ -298,8 +298,7 @@ class ConvS2S(Seq2Seq):
         top_BWD = self.stream.see("top", self.leave(x_BWD))
         return self.output(top_BWD), State(state.position_BW + 1, tuple(past))
 
-    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        memory = self.encode(source)
+    def decode(self, memory: EncoderOutput, target_BT: Tensor) -> Tensor:
         mask_BS = mask_or_none(memory.mask_BS)
         embedded_BTE = self.stream.see("embed", self.embed(target_BT))
         x_BTD = self.enter(embedded_BTE)

@@ -435,8 +435,7 @@ class HRAN(Seq2Seq):
         top_BWD = self.stream.see("top", top_TND[0].unflatten(0, token_BW.shape))
         return self.output(top_BWD), (after_ND.unflatten(0, token_BW.shape),)
 
-    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        memory = self.encode(source)
+    def decode(self, memory: EncoderOutput, target_BT: Tensor) -> Tensor:
         x_BTE = self.stream.see("embed", self.embed(target_BT))
         top_TBD, _ = self.decoder(x_BTE.transpose(0, 1), memory.extra.first_BD, memory)
         return self.drop(self.stream.see("top", top_TBD.transpose(0, 1)))

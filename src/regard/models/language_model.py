@@ -81,7 +81,7 @@ class LanguageModel(Seq2Seq):
             caches.append(cache)
         return self.output(self.stream.see("top", self.norm(x_BWD))), State(tuple(caches))
 
-    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
+    def decode(self, memory: EncoderOutput, target_BT: Tensor) -> Tensor:
         x_BTD = self.stream.see("embed", self.embed(target_BT))
         for layer, block in enumerate(self.decoder):
             x_BTD = self.stream.see(layer, block(x_BTD))

@@ -282,8 +282,7 @@ class Transformer(Seq2Seq):
             caches.append(cache)
         return self.output(self.stream.see("top", self.norm(x_BWD))), State(tuple(caches))
 
-    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        memory = self.encode(source)
+    def decode(self, memory: EncoderOutput, target_BT: Tensor) -> Tensor:
         mask_BS = mask_or_none(memory.mask_BS)
         x_BTD = self.stream.see("embed", self.embed(target_BT))
         for layer, (block, seen) in enumerate(zip(self.decoder, memory.extra, strict=True)):
