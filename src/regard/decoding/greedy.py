@@ -93,6 +93,8 @@ class Sample:
 
         `uniform_NW` are random numbers from 0 to 1, one per output.
         """
+        if self == Sample(self.temperature) and self.temperature:
+            return self._draw_from_all(log_probs_NWV, uniform_NW)
         words = log_probs_NWV.shape[-1]
         value_NWC, token_NWC = top(log_probs_NWV, 1 if self.temperature == 0 else min(self.top_k or words, words))
         share_NWC = (value_NWC / (self.temperature or 1.0)).softmax(-1)
@@ -103,6 +105,13 @@ class Sample:
         place_NW = (reached_NWC <= (uniform_NW * reached_NWC[..., -1])[..., None]).sum(-1)
         last_NW = (~excluded).sum(-1) - 1  # a number close to 1 may be rounded to the whole sum
         return token_NWC.gather(-1, torch.minimum(place_NW, last_NW)[..., None]).squeeze(-1)
+
+    def _draw_from_all(self, log_probs_NWV: Tensor, uniform_NW: Tensor) -> Tensor:
+        """Sample from all tokens. They need not be sorted, which takes most of the time with a large vocabulary."""
+        reached_NWV = (log_probs_NWV / self.temperature).softmax(-1).cumsum(-1)
+        place_NW = (reached_NWV <= uniform_NW[..., None] * reached_NWV[..., -1:]).sum(-1)
+        is_sum_NW = place_NW == reached_NWV.shape[-1]  # a number close to 1 was rounded to the whole sum
+        return torch.where(is_sum_NW, most_likely(log_probs_NWV, place_NW, 0), place_NW)
 
 
 def uniform(seed_N: Tensor, paths: int, position: int) -> Tensor:
