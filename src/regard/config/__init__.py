@@ -139,6 +139,8 @@ class TrainSettings(CheckedSettings):
     """Validate and save the mean of the weights at the last N validations, not the moving average; 0: off."""
     validate_every: Count = 500
     """Number of steps between validations."""
+    validate_at_start: bool = False
+    """Validate the initial weights, too: fine-tuning then keeps them if it finds no better ones."""
     checkpoint_every: Count = 500
     """Number of steps between checkpoints to resume from."""
     patience: CountOrZero = 10

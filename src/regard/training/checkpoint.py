@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from operator import attrgetter
 from pathlib import Path
 
@@ -56,6 +56,8 @@ class TrainingProgress:
     """Number of target tokens trained on."""
     loss: float = 0.0
     """Loss per token, a moving average over about twenty steps."""
+    measures: dict[str, float] = field(default_factory=dict)
+    """Moving averages of the further numbers that a loss reports (`Loss.measures`), e.g. the mean reward."""
     best_score: float | None = None
     """The best validation score so far; higher is better."""
     best_step: int = 0
@@ -223,7 +225,7 @@ def _read(stem: Path) -> tuple[dict[str, Tensor], TrainingProgress]:
     content = stem.with_suffix(".safetensors").read_bytes()
     if _checksum(content) != record["checksum"]:
         raise ValueError(f"{stem.name}.safetensors does not have the checksum that {stem.name}.json states")
-    known = {field.name for field in fields(TrainingProgress)}
+    known = {entry.name for entry in fields(TrainingProgress)}
     return load(content), TrainingProgress(**{key: value for key, value in record["progress"].items() if key in known})
 
 

@@ -7,13 +7,17 @@ is still in the processor's cache. The whole matrix of logits never exists, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 CHUNK_ROWS = 512
+
+Measures = Mapping[str, tuple[float, float]]
+"""Further numbers about a batch, by name: a sum, and the number of its terms. The logs show their means."""
 
 
 class Loss(NamedTuple):
@@ -24,6 +28,8 @@ class Loss(NamedTuple):
     plain: Tensor
     """Negative log-likelihood of the reference, without smoothing and without a gradient."""
     tokens: int
+    measures: Measures = MappingProxyType({})
+    """Numbers for the logs, e.g. the rewards of sampled outputs."""
 
 
 def smoothed_cross_entropy(
@@ -43,6 +49,16 @@ def smoothed_cross_entropy(
     return Loss(smoothed, plain, target_N.numel())
 
 
+def token_log_probs(output: nn.Linear, states_ND: Tensor, target_N: Tensor, temperature: float = 1.0) -> Tensor:
+    """Log-probabilities [N] of the tokens `target_N`, given the last hidden states, with gradients.
+
+    The logits are divided by `temperature`. Unlike in `smoothed_cross_entropy`, the weight of each token may depend on
+    all results; so the logits of a chunk are computed again in the backward pass.
+    """
+    arguments = (states_ND, output.weight, output.bias, target_N, temperature)
+    return _LogProbs.apply(*arguments)  # type: ignore[no-untyped-call]
+
+
 def _sum_chunks(
     states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, agreement: float,
     *, gradients: bool,
@@ -52,9 +68,7 @@ def _sum_chunks(
     The gradients are with respect to states, weight and bias; None without `gradients`. `agreement`: weight of R-Drop.
     """
     smoothed, plain = states_ND.new_zeros((), dtype=torch.float64), states_ND.new_zeros((), dtype=torch.float64)
-    device = states_ND.device.type
-    mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    kind = torch.get_autocast_dtype(device) if mixed else states_ND.dtype  # of products
+    kind = _product_type(states_ND)
     weight, bias = weight_VD.to(kind), None if bias_V is None else bias_V.to(kind)
     grad_states = torch.empty_like(states_ND) if gradients else None
     grad_weight = torch.zeros_like(weight_VD) if gradients else None
@@ -78,6 +92,13 @@ def _sum_chunks(
         if grad_bias is not None:
             grad_bias += scores.sum(0)
     return smoothed, plain, grad_states, grad_weight, grad_bias
+
+
+def _product_type(states_ND: Tensor) -> torch.dtype:
+    """The data type of matrix products with `states_ND`: that of autocast, if it is enabled."""
+    device = states_ND.device.type
+    mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if mixed else states_ND.dtype
 
 
 def _chunks(rows: int, paired: bool) -> Iterator[tuple[slice, ...]]:
@@ -148,3 +169,43 @@ class _Fused(torch.autograd.Function):
     def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         states, weight, bias = (None if grad is None else grad * outer[0].to(grad) for grad in context.saved_tensors)
         return states, weight, bias, None, None, None
+
+
+class _LogProbs(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        context: Any, states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, temperature: float
+    ) -> Tensor:
+        context.kind, context.temperature = _product_type(states_ND), temperature
+        context.save_for_backward(states_ND, weight_VD, bias_V, target_N)
+        log_prob_N = states_ND.new_empty(len(states_ND), dtype=weight_VD.dtype)
+        for (rows,) in _chunks(len(states_ND), paired=False):
+            log_probs = _chunk_log_probs(states_ND[rows], weight_VD, bias_V, context.kind, temperature)
+            log_prob_N[rows] = log_probs.gather(1, target_N[rows, None])[:, 0]
+        return log_prob_N
+
+    @staticmethod
+    def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        states_ND, weight_VD, bias_V, target_N = context.saved_tensors
+        weight = weight_VD.to(context.kind)
+        grad_states, grad_weight = torch.empty_like(states_ND), torch.zeros_like(weight_VD)
+        grad_bias = None if bias_V is None else torch.zeros_like(bias_V)
+        for (rows,) in _chunks(len(states_ND), paired=False):
+            states, temperature = states_ND[rows], context.temperature
+            grad_NV = _chunk_log_probs(states, weight_VD, bias_V, context.kind, temperature).exp_().neg_()
+            grad_NV.scatter_add_(1, target_N[rows, None], torch.ones_like(grad_NV[:, :1]))
+            grad_NV.mul_(outer[0][rows, None] / temperature)
+            grad_scores = grad_NV.to(context.kind)
+            grad_states[rows] = (grad_scores @ weight).to(grad_states)
+            grad_weight += grad_scores.t() @ states.to(context.kind)
+            if grad_bias is not None:
+                grad_bias += grad_NV.sum(0)
+        return grad_states, grad_weight, grad_bias, None, None
+
+
+def _chunk_log_probs(
+    states: Tensor, weight_VD: Tensor, bias_V: Tensor | None, kind: torch.dtype, temperature: float
+) -> Tensor:
+    bias = None if bias_V is None else bias_V.to(kind)
+    scores = nn.functional.linear(states.to(kind), weight_VD.to(kind), bias).to(weight_VD.dtype)
+    return scores.div_(temperature).log_softmax(-1)

@@ -36,7 +36,8 @@ class MetricsFile(TrainingLog):
 
     def on_start(self, progress: TrainingProgress) -> None:
         """Open the file. After a resume, remove the lines of steps that will be repeated."""
-        kept = [line for line in read_metrics(self.path) if line["step"] <= progress.step]
+        is_first = not progress.step and progress.best_score is None  # nothing that was logged is in a checkpoint
+        kept = [line for line in read_metrics(self.path) if line["step"] <= progress.step and not is_first]
         lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)
         try:
             write_atomically(self.path, lines.encode(errors="replace"))
@@ -50,7 +51,7 @@ class MetricsFile(TrainingLog):
         if metrics.step % self.every == 0:
             speed = round(self._tokens / max(self._seconds, 1e-9), 1)
             values = {"loss": progress.loss, "rate": metrics.rate, "norm": metrics.norm, "tokens_per_second": speed}
-            self._write("step", progress, **values)
+            self._write("step", progress, **values, **progress.measures)
             self._tokens, self._seconds = 0, 0.0
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
@@ -96,7 +97,7 @@ class PlainLog(TrainingLog):
         self._last = time.monotonic()
         left = _time_left(progress, self.settings)
         spent = f"{amount(progress.flops)}FLOP"
-        self._print(f"step {metrics.step:,}  loss {progress.loss:.2f}  {self._speed}  {spent}  {left}".rstrip())
+        self._print(f"step {metrics.step:,}  {_averages(progress)}  {self._speed}  {spent}  {left}".rstrip())
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
         mark = "  best so far" if best else ""
@@ -143,7 +144,7 @@ class LiveBar(TrainingLog):
         self._speed.add(metrics)
         if self._bar is not None:
             spent, left = f"{amount(progress.flops)}FLOP", _time_left(progress, self.settings)
-            parts = [f"loss {progress.loss:.2f}", self._score, str(self._speed), spent, left]
+            parts = [_averages(progress), self._score, str(self._speed), spent, left]
             numbers, done = "  ".join(part for part in parts if part), share_done(progress, self.settings)
             self._bar.update(self._bar.task_ids[0], completed=done, numbers=numbers)
 
@@ -187,7 +188,7 @@ class TensorBoard(TrainingLog):
         if self._writer is not None and metrics.step % self._every == 0:
             speed = metrics.tokens / max(metrics.seconds, 1e-9)
             values = {"loss": progress.loss, "rate": metrics.rate, "norm": metrics.norm, "tokens_per_second": speed}
-            for name, value in values.items():
+            for name, value in (values | progress.measures).items():
                 self._writer.add_scalar(f"train/{name}", value, metrics.step)
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
@@ -237,6 +238,12 @@ def share_done(progress: TrainingProgress, settings: TrainSettings) -> float:
     """Share of training that is done, from 0 to 1: of the steps or of `train.max_minutes`, whichever is larger."""
     by_steps = progress.step / (progress.cooldown_until or settings.max_steps)
     return max(by_steps, progress.seconds / (60 * settings.max_minutes)) if settings.max_minutes else by_steps
+
+
+def _averages(progress: TrainingProgress) -> str:
+    """The loss and, in reward fine-tuning, the mean reward, as text; both are moving averages."""
+    reward = progress.measures.get("reward")
+    return f"loss {progress.loss:.2f}" + ("" if reward is None else f"  reward {reward:.3f}")
 
 
 def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:

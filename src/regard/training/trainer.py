@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -29,7 +30,7 @@ from regard.training import checkpoint, schedule
 from regard.training.checkpoint import TrainingProgress, TrainingState
 from regard.training.device import clip_gradients, gather, parallelize
 from regard.training.distributed import ProcessGroup
-from regard.training.loss import Loss
+from regard.training.loss import Loss, Measures
 from regard.training.schedule import ScheduleStage
 from regard.training.signals import StopRequest
 
@@ -149,16 +150,24 @@ class Trainer:
 
     def fit(self, keep: KeepWeights, stop: StopRequest) -> TrainingProgress:
         """Train until settings or `stop` end it. `keep` is called with the averaged weights at each best validation."""
-        if not self.load() and not self.save():
-            raise TrainingError("the initial weights contain NaN or infinity; use another initial run or train.seed")
+        is_new = not self.load()
         for log in self.logs:
             log.on_start(self.progress)
         try:
+            if is_new:
+                self._start(keep)
             self._train(keep, stop)
             return self.progress
         finally:
             for log in self.logs:
                 log.close()
+
+    def _start(self, keep: KeepWeights) -> None:
+        """Before the first step: with `train.validate_at_start`, validate the initial weights; save a checkpoint."""
+        self._clock = time.monotonic()
+        is_valid = self.validate(keep) if self.settings.validate_at_start else True
+        if not (is_valid and self.save()):
+            raise TrainingError("the initial weights contain NaN or infinity; use another initial run or train.seed")
 
     def _train(self, keep: KeepWeights, stop: StopRequest) -> None:
         schedule.recompute_stopping_step(self.progress, self.settings)
@@ -199,11 +208,12 @@ class Trainer:
         (tokens,) = group.sum(sum(part.weight * part.batch.target_tokens for part in parts))
         self.model.train()
         set_dropout_strength(self.model, strength)
-        loss = self._backward(parts, tokens)
+        loss, measured = self._backward(parts, tokens)
         norm = clip_gradients(self.model, settings.clip_norm)
         flops = sum(part.weight * self.unit.flops(part.batch) for part in parts)
-        loss, flops, bad, stops, seconds = group.sum(
-            loss, flops, not math.isfinite(norm), stop.requested, group.is_first * (time.monotonic() - self._clock)
+        seconds = group.is_first * (time.monotonic() - self._clock)
+        loss, flops, bad, stops, seconds, *sums = group.sum(
+            loss, flops, not math.isfinite(norm), stop.requested, seconds, *chain.from_iterable(measured.values())
         )
         mean, self._stop_requested = loss / tokens, stops > 0
         if progress.first_loss is None:
@@ -221,7 +231,11 @@ class Trainer:
         progress.seconds += seconds
         progress.tokens += int(tokens)
         progress.flops += flops
-        progress.loss += max(LOSS_MEMORY, 1 / progress.step) * (mean - progress.loss)
+        memory = max(LOSS_MEMORY, 1 / progress.step)
+        progress.loss += memory * (mean - progress.loss)
+        for name, total, count in zip(measured, sums[::2], sums[1::2], strict=True):
+            before = progress.measures.get(name, 0.0)
+            progress.measures[name] = before + memory * (total / max(count, 1.0) - before)
         metrics = StepMetrics(progress.step, mean, rate, norm, int(tokens), time.monotonic() - started, flops)
         for log in self.logs:
             log.on_step(metrics, progress)
@@ -238,21 +252,25 @@ class Trainer:
             return [BatchPart(place, unit.batch(place), None) for place in positions if place % size == rank]
         return [BatchPart(place, *unit.rows(unit.batch(place), rank, size)) for place in positions]
 
-    def _backward(self, parts: Sequence[BatchPart], tokens: float) -> float:
+    def _backward(self, parts: Sequence[BatchPart], tokens: float) -> tuple[float, Measures]:
         """Compute the gradients of the mean loss; return the sum of this process's losses without label smoothing.
 
-        `tokens`: number of target tokens of the step in all processes.
+        Also returns the sums of the other numbers that the losses report. `tokens`: number of target tokens of the step
+        in all processes.
         """
         self.state.optimizer.zero_grad()
-        total = 0.0
+        total, measured = 0.0, dict[str, tuple[float, float]]()
         for number, part in enumerate(parts, 1):
             torch.manual_seed(batch_seed(self.settings.seed, part.position))
             with self.parallel.summing(number == len(parts)), dropout_rows(part.rows):
                 loss = self.parallel.loss(part.batch)
                 (loss.smoothed / tokens * (part.weight * self.group.size)).backward()  # means over the processes
             total += part.weight * float(loss.plain)
+            for name, (amount, count) in loss.measures.items():
+                before = measured.get(name, (0.0, 0.0))
+                measured[name] = before[0] + part.weight * amount, before[1] + part.weight * count
         self.parallel.zero_key_bias_gradients()
-        return total
+        return total, measured
 
     def validate(self, keep: KeepWeights) -> bool:
         """Score the averaged weights; pass the best so far to `keep`; return False if a number is not finite."""
