@@ -13,7 +13,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-decode bench-inside bench-serve bench-classify bench-chat bench-retrieve bench-tag demo-run clean
+.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-chat bench-retrieve bench-tag demo-run clean
 
 install: $(READY)
 
@@ -61,6 +61,10 @@ bench-train: install
 # Trains six models one after the other; about two and a half hours.
 bench-quality: install
 	@$(BIN)/python benchmarks/quality.py
+
+# Fine-tunes a run on Multi30k with a reward, three seeds: make bench-reward RUN=runs/en-de
+bench-reward: install
+	@$(BIN)/python benchmarks/reward.py $(RUN)
 
 # Trains a model the first time, then decodes with every engine; about half an hour.
 bench-decode: install
