@@ -170,6 +170,19 @@ def test_torchrun_starts_them(corpus, one, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["gnmt", "self-critical", "minimum-risk"])
+def test_reward_fine_tuning_too(corpus, one, tmp_path, method):
+    """Ten steps, because a rounding error may change a sampled token, from where on the samples differ."""
+    said = settings(f"translate.method={method}", "train.batch_tokens=256", "train.validate_every=10", steps=10)
+    said = [setting for setting in said if not setting.startswith(("model.", "tokenizer."))]
+    base = ["finetune", str(one()), "--objective", "reward", *(word for each in said for word in ("--set", each))]
+    assert main([*base, "--out", str(tmp_path / "one")]) == 0
+    code, errors = finish(launch(["-m", "regard", *base, "--out", str(tmp_path / "two")]))
+    assert code == 0, errors
+    assert_close(tmp_path / "two", tmp_path / "one")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("processes", "more"),
     [

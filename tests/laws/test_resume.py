@@ -157,9 +157,20 @@ def pairs(folder, out, arch):
     return train_arguments(folder, out, FEW, "train.checkpoint_every=5", *SIZES[arch], arch=arch)
 
 
+def rewards(folder, out, *settings):
+    base = folder / "base"
+    if not base.exists():
+        write_corpus(folder)
+        assert main(train_arguments(folder, base, FEW)) == 0
+    few = (FEW, "train.checkpoint_every=5", "train.validate_every=6", "train.batch_tokens=256", "train.log_every=2")
+    said = [word for setting in (*few, *settings) for word in ("--set", setting)]
+    return ["finetune", str(base), "--objective", "reward", "--out", str(out), *said]
+
+
 OTHERS = {
     "translate, convs2s": lambda folder, out: pairs(folder, out, "convs2s"),
     "translate, bytenet": lambda folder, out: pairs(folder, out, "bytenet"),
+    "translate, reward": lambda folder, out: rewards(folder, out, "translate.method=self-critical"),
     "chat": lambda folder, out: dialogues(folder, out, "transformer-tiny"),
     "chat, hierarchical": lambda folder, out: dialogues(folder, out, "hran"),
     "classify": lambda folder, out: reviews.train_arguments(

@@ -214,3 +214,15 @@ def test_interrupted_comparison_gives_the_same_table(finished: tuple[Path, dict[
     done = processes.run(*command, "--json")
     assert done.returncode == 0, done.stderr
     assert steady(json.loads(done.stdout)) == steady(found)
+
+
+def test_a_system_that_is_fine_tuned_with_a_reward(tmp_path: Path) -> None:
+    text = ONE + '[systems."one + reward"]\nfinetune = "one"\nshare = 0.25\ntranslate.objective = "reward"\n'
+    found = compare(read_comparison(write(tmp_path, text)), tmp_path / "out")
+    base, tuned = found["systems"]
+    assert (tuned["finetuned"], tuned["step"]) == ("one", STEPS)
+    assert "reward" in tuned["curve"][-1]
+    assert "reward" not in base["curve"][-1]
+    wrong = ONE + '[systems.reward]\nfinetune = "one"\ntranslate.objective = "rewrd"\n'
+    with pytest.raises(SettingsError, match=r"translate\.objective cannot be .rewrd."):
+        compare(read_comparison(write(tmp_path, wrong)), tmp_path / "other")

@@ -166,10 +166,11 @@ def task_help(task: str) -> str:
     """The last lines of `regard train --task TASK --help`: the settings of the task, with defaults and meanings."""
     lines = []
     if section := all_sections().get(task):
-        shown = {f"{task}.{one.name} = {one.default}": brief(one.help) for one in settings_of(section)}
-        width = max(map(len, shown))
-        rows = (f"  {name:<{width}}  {meaning}"[:100] for name, meaning in shown.items())
-        lines = [f"settings of {task} (for --set):", *rows, ""]
+        own = [one for one in settings_of(section) if one.name in section.__annotations__]  # not those of several tasks
+        shown = {f"{task}.{one.name} = {one.default}": brief(one.help) for one in own}
+        width = max(map(len, shown), default=0)
+        rows = [f"  {name:<{width}}  {meaning}"[:100] for name, meaning in shown.items()]
+        lines = [f"settings of {task} (for --set):", *rows, ""] if rows else []
     return "\n".join([*lines, "regard settings lists every setting."]).replace("%", "%%")
 
 

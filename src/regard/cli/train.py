@@ -14,6 +14,7 @@ from regard.errors import SettingsError
 from regard.languages import language_scripts
 from regard.registry import TASKS
 from regard.run import Run
+from regard.tasks import find, settings_class
 from regard.terminal import Command, Options, Parser, add_set, add_setting, given_settings
 
 if TYPE_CHECKING:
@@ -158,15 +159,33 @@ def guess_languages(data: dict[str, Any]) -> None:
 def configure_finetune(parser: Parser) -> None:
     parser.add_argument("base", metavar="RUN", help="the run to start from")
     add_data(parser)
-    add_run(parser)
+    run = add_run(parser)
+    run.add_argument(
+        "--objective", choices=("likelihood", "reward"),
+        help="what to maximize; reward: the quality of the run's own outputs, by default on its own training data",
+    )  # fmt: skip
+    run.add_argument(
+        "--reward", metavar="NAME", help="the reward: gleu, chrf, bleu, or your own function as module:function"
+    )
 
 
 def run_finetune(options: argparse.Namespace) -> int:
-    table = given_table(options, need='give --source and --target (see "regard finetune --help")')
+    table = given_table(options, need="")
+    if objective := {key: value for key in ("objective", "reward") if (value := getattr(options, key))}:
+        task = Run.open(options.base).recipe.data.task
+        if not _has_objective(task):
+            able = " and ".join(filter(_has_objective, TASKS))
+            raise SettingsError(f"{options.base}: --objective and --reward are for the tasks {able}, not {task}")
+        table[task] = {"objective": "reward"} | objective
 
     from regard.tasks.train import resolve_finetune
 
     return train_job(resolve_finetune(options.base, table, options.set), options)
+
+
+def _has_objective(task: str) -> bool:
+    """Whether runs of the task can be trained with a reward."""
+    return hasattr(settings_class(find(task)), "objective")
 
 
 def configure_resume(parser: Parser) -> None:
@@ -195,13 +214,14 @@ COMMANDS = {
         ),
     ),
     "finetune": Command(
-        "Train a finished run further on other data, into a new run folder. Architecture and vocabulary are kept; the\n"
-        "learning-rate schedule starts again.",
+        "Train a finished run further on other data, or on its own data to maximize a reward, into a new run folder.\n"
+        "Architecture and vocabulary are kept; the learning-rate schedule starts again.",
         configure_finetune,
         run_finetune,
         examples=(
             "regard finetune runs/en-de --source ours.en --target ours.de --out runs/en-de-ours",
             "regard finetune runs/en-de --source ours.tmx --minutes 10 --set train.learning_rate=0.0001",
+            "regard finetune runs/en-de --objective reward --reward chrf --out runs/en-de-reward",
         ),
     ),
     "resume": Command(

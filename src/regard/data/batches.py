@@ -75,6 +75,8 @@ class Batch(TensorBatch):
     source_tokens: int
     """Number of source tokens with EOS, without padding."""
     target_tokens: int
+    seed: int = 0
+    """Random seed for losses that sample outputs of the model."""
 
     def twice(self) -> Batch:
         """A batch of all pairs and then all again: R-Drop computes each pair with two different dropout masks."""
@@ -98,14 +100,12 @@ def make_batch(
     `index`: the indices of the pairs in the store; default: 0, 1, ...
     """
     source = make_sources([source for source, _ in pairs], source_pad)
-    output_BT, mask_BT = _pad([target for _, target in pairs], target_pad)
-    input_BT = np.full_like(output_BT, SOS)
-    input_BT[:, 1:] = np.where(mask_BT[:, 1:], output_BT[:, :-1], target_pad)
+    input_BT, output_BT, mask_BT = make_targets([target for _, target in pairs], target_pad)
     return Batch(
         source=source,
-        target_input_BT=torch.from_numpy(input_BT),
-        target_output_BT=torch.from_numpy(output_BT),
-        target_mask_BT=torch.from_numpy(mask_BT),
+        target_input_BT=input_BT,
+        target_output_BT=output_BT,
+        target_mask_BT=mask_BT,
         index_B=torch.arange(len(pairs)) if index is None else torch.tensor(index, dtype=torch.int64),
         source_tokens=int(source.mask_BS.sum()),
         target_tokens=int(mask_BT.sum()),
@@ -116,6 +116,14 @@ def make_sources(sentences: Sentences, pad: int) -> TokenSource:
     """Make a padded batch of sentences, given as token ids; EOS is appended to each. `pad`: id of the padding token."""
     ids_BS, mask_BS = _pad(sentences, pad)
     return TokenSource(torch.from_numpy(ids_BS), torch.from_numpy(mask_BS))
+
+
+def make_targets(sentences: Sentences, pad: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Decoder input (SOS first), expected output (EOS last) and mask (False at padding) of sentences as token ids."""
+    output_BT, mask_BT = _pad(sentences, pad)
+    input_BT = np.full_like(output_BT, SOS)
+    input_BT[:, 1:] = np.where(mask_BT[:, 1:], output_BT[:, :-1], pad)
+    return torch.from_numpy(input_BT), torch.from_numpy(output_BT), torch.from_numpy(mask_BT)
 
 
 def _pad(rows: Sentences, pad: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -10,7 +10,7 @@ A comparison is a TOML file. Its sections [data], [tokenizer], [train] and [sear
     [systems.small]
     model.heads = 8
 
-    [systems."small + reward"]          # fine-tunes: 80 % of the budget for the system small, 20 % for fine-tuning
+    [systems."small + reward"]          # 80 % of the budget for the system small, 20 % for reward fine-tuning
     finetune = "small"
     share = 0.2
     translate.objective = "reward"

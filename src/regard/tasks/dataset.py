@@ -17,10 +17,11 @@ from typing import Any, Generic, TypeVar
 
 from regard.config import Corpus, DataSettings, Recipe
 from regard.data.batches import BatchPosition, BatchStream, Index, epoch_batches
+from regard.data.pairs import content_hash
 from regard.data.records import read_kept
 from regard.data.split import group_by_part, split_texts
 from regard.data.store import Ids, StorePart
-from regard.errors import CorpusError, SettingsError
+from regard.errors import CorpusError, RunError, SettingsError
 from regard.files import write_atomically
 from regard.layers.dropout import Rows
 from regard.models.base import Network
@@ -119,6 +120,15 @@ def hold_out(
 
 
 # In a run folder
+
+
+def require_unchanged(run: Run, advice: str) -> None:
+    """Raise an error that ends with `advice` if a corpus of the run has changed since the run was made."""
+    data = run.recipe.data
+    known = {(one["source"], one["target"]): one["sha256"] for one in run.card.get("data", ())}
+    for corpus in (*data.train, *data.valid, *data.test):
+        if content_hash(corpus) != known.get((corpus.source, corpus.target)):
+            raise RunError(f"{corpus.source}: has changed since {run.folder} was trained{advice}")
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,17 @@
-"""Training of encoder-decoders on pairs of texts by teacher forcing: batches, loss, and the loss of held-out pairs."""
+"""Training of encoder-decoders on pairs of texts: batches, loss, and the loss of held-out pairs.
+
+The loss is that of teacher forcing or, in reward fine-tuning, a reward of the model's own outputs
+(reward_training.py).
+"""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,13 +21,18 @@ from regard.data.batches import Batch, Index, batch_bounds, make_batch
 from regard.data.pairs import Pair
 from regard.data.store import TokenStore
 from regard.errors import TrainingError
+from regard.layers.dropout import batch_seed
 from regard.models.base import Network, Seq2Seq
 from regard.tasks.dataset import StreamTrainUnit
+from regard.tasks.rewards import objective_of
 from regard.text.subword_regularization import resample
 from regard.text.tokenizer import Tokenizer
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import pair_amounts
 from regard.training.loss import Loss, smoothed_cross_entropy
+
+if TYPE_CHECKING:
+    from regard.tasks.reward_training import RewardObjective
 
 VALID_BATCH_PAIRS = 64
 
@@ -64,14 +74,21 @@ class Seq2SeqTrainUnit(TeacherForcing):
 
     def __init__(self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None):
         super().__init__(recipe, data, model, group, data.train.lengths, data.train.weights)
+        self.reward: RewardObjective | None = None
+        if objective_of(recipe).by_reward:
+            from regard.tasks.reward_training import RewardObjective
+
+            self.reward = RewardObjective(recipe, data.source, data.target)
 
     def batch(self, position: int) -> Batch:
         """The batch with the index `position` in the endless stream of training batches.
 
         With `tokenizer.subword_regularization`, the segmentation of each text into tokens is sampled, except during
-        the cooldown of the learning rate.
+        the cooldown of the learning rate, and in reward fine-tuning, where texts are segmented as in use.
         """
         index, source, target = self.stream.at(position), self.data.source, self.data.target
+        if self.reward:
+            return replace(self.join(index), seed=batch_seed(self.recipe.train.seed, position))
         share = self.recipe.tokenizer.subword_regularization * self.stage.augmentation_strength
         if not share:
             return self.join(index)
@@ -85,6 +102,15 @@ class Seq2SeqTrainUnit(TeacherForcing):
     def join(self, index: Index) -> Batch:
         pairs = [self.data.train[place] for place in index]
         return make_batch(pairs, self.data.source.pad, self.data.target.pad, index)
+
+    def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
+        """Cross-entropy (see `TeacherForcing.loss`); in reward fine-tuning, the loss of `RewardObjective`."""
+        if self.reward is None or not model.training:
+            return super().loss(model, batch)
+        return self.reward.loss(model, batch)
+
+    def flops(self, batch: Batch) -> float:
+        return super().flops(batch) + (self.reward.flops(batch, self.cost) if self.reward else 0.0)
 
     def valid_loss(self, model: Seq2Seq) -> float:
         """Mean negative log-likelihood per target token on the validation pairs."""

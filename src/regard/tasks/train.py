@@ -29,13 +29,14 @@ from regard.models.base import Network, count_parameters
 from regard.models.transformer import zero_init_residual
 from regard.run import METRICS, PREPARING, REPORT, Run
 from regard.system import peak_memory
+from regard.tasks.dataset import require_unchanged
 from regard.tasks.report import last_part, write_report
 from regard.tasks.training import Examples, Training, training_of
 from regard.training.checkpoint import TrainingProgress, has_checkpoint, last_step
 from regard.training.device import check_memory, choose_device, measure_machine
 from regard.training.distributed import ProcessGroup, this_group
 from regard.training.metrics_log import make_logs
-from regard.training.plan import Estimate, PlannedSetting, merge
+from regard.training.plan import Estimate, PlannedSetting, leave_given, merge
 from regard.training.signals import StopRequest
 from regard.training.trainer import Trainer, TrainingLog
 
@@ -86,6 +87,15 @@ class TrainingJob:
     @property
     def training(self) -> Training[Any, Any]:
         return training_of(self.recipe.data.task)
+
+    @property
+    def folder(self) -> Path:
+        """The default run folder; in fine-tuning, it is beside that of the base, with "-finetuned" after the name."""
+        if not self.base:
+            return self.training.folder(self.recipe)
+        base = self.base.folder
+        base = base if base.name not in ("", "..") else base.resolve()
+        return base.with_name(f"{base.name}-finetuned")
 
     def estimate(self) -> Estimate:
         """Estimate time and memory of training on this machine. Only for the first process: it has the examples."""
@@ -147,8 +157,8 @@ def check(recipe: Recipe) -> None:
 def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iterable[str] = ()) -> TrainingJob:
     """Read the data and decide the settings for fine-tuning the run in the folder `base`.
 
-    Architecture, tokenizer and search settings stay. The learning-rate schedule starts again with a third of the rates
-    and a short warm-up. Validation, the end of training and the precision are planned for the new data and machine.
+    Architecture, tokenizer and search settings stay. `Training.finetuning` chooses the learning rates and what else
+    changes. Validation, the end of training and the precision are planned for the new data and machine.
     `table`: settings by section; `overrides`: further settings such as "train.max_steps=9000".
     """
     run = Run.open(base)
@@ -157,29 +167,15 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
     for section in ("model", "tokenizer"):
         if section in given:
             raise SettingsError(f"[{section}] comes from {base} and cannot change in fine-tuning; leave it out")
-    below = to_table(run.recipe)
-    below["data"] = {key: below["data"][key] for key in ("task", *task.kept)}
-    before, third = run.recipe.train, f"a third of the rate of {base}"
-    chosen: dict[str, tuple[float, str]] = {"learning_rate": (before.learning_rate / 3, third)}
-    if before.optimizer == "muon":
-        chosen["muon_learning_rate"] = (before.muon_learning_rate / 3, third)
-    chosen["warmup_steps"] = (100, "the weights are already trained")
-    if before.regularization_warmup:
-        chosen["regularization_warmup"] = (0, "a trained model can overfit from the first step")
-    if before.r_drop:
-        chosen["r_drop"] = (0.0, "one pass per batch: the weights are already trained")
-    by_data = ("max_minutes", "max_steps", "validate_every", "checkpoint_every", "patience", "precision")
-    below["train"] = {key: value for key, value in below["train"].items() if key not in by_data}
-    below["train"] |= {key: value for key, (value, _) in chosen.items()}
-    tables = join_tables(below, given)
+    chosen = leave_given(training.finetuning(run, given), given)
+    tables = join_tables(join_tables(training.inherited(run, given), merge(chosen, {})), given)
     if tables["data"]["task"] != task.name:
         raise SettingsError(f"data.task comes from {base} and cannot change in fine-tuning; leave it out")
     checked = make_recipe(tables)
     check(checked)
-    examples, own = training.read(checked), given.get("train", {})
-    plan = [PlannedSetting(f"train.{key}", value, why) for key, (value, why) in chosen.items() if key not in own]
+    examples = training.read(checked)
     again = training.plan(examples, measure_machine(checked.train.device), tables, str(base))
-    return TrainingJob(make_recipe(merge(again, tables)), examples, [*plan, *again], run)
+    return TrainingJob(make_recipe(merge(again, tables)), examples, [*chosen, *again], run)
 
 
 def start(job: TrainingJob, out: str | Path = "") -> Run:
@@ -188,7 +184,7 @@ def start(job: TrainingJob, out: str | Path = "") -> Run:
     If torchrun restarts the processes after a failure, training continues in the same folder.
     """
     with this_group() as group:
-        ready = _for_all(group, lambda: _make(job, Path(out or job.training.folder(job.recipe))))
+        ready = _for_all(group, lambda: _make(job, Path(out or job.folder)))
         _fit(group, ready)
         return ready.run
 
@@ -354,13 +350,7 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
             raise RunError(f"{run.folder}: was stopped while its data was prepared; remove the folder and train again")
         if not (run.folder / "store").is_dir():
             # The data is read again. If it changed, held-out examples could become training examples.
-            known = {(one["source"], one["target"]): one["sha256"] for one in run.card.get("data", ())}
-            for corpus in (*before.data.train, *before.data.valid, *before.data.test):
-                if content_hash(corpus) != known.get((corpus.source, corpus.target)):
-                    raise RunError(
-                        f"{corpus.source}: has changed since {run.folder} was trained, which cannot continue; "
-                        f'use "regard finetune" to train on the new file'
-                    )
+            require_unchanged(run, ', which cannot continue; use "regard finetune" to train on the new file')
         if recipe != before:
             run.write_recipe(recipe)
         return _open(run)

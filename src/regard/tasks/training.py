@@ -19,6 +19,7 @@ import torch
 
 from regard import models, tasks
 from regard.config import Recipe
+from regard.config.recipe import to_table
 from regard.models.base import Network, count_parameters
 from regard.run import Run
 from regard.training.device import Machine
@@ -143,6 +144,30 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     def check(self, recipe: Recipe) -> None:
         """Raise an error if settings of this task contradict each other. `tasks.train.check` has the general checks."""
+
+    def inherited(self, base: Run, given: Tables) -> dict[str, Any]:
+        """The settings that fine-tuning takes over from the run `base`, by section. `given`: those of the user."""
+        table = to_table(base.recipe)
+        by_data = ("max_minutes", "max_steps", "validate_every", "checkpoint_every", "patience", "precision")
+        kept = ("task", *tasks.find(base.recipe.data.task).kept)
+        table["data"] = {key: table["data"][key] for key in kept}
+        table["train"] = {key: value for key, value in table["train"].items() if key not in by_data}
+        return table
+
+    def finetuning(self, base: Run, given: Tables) -> list[PlannedSetting]:
+        """Settings of [train] that fine-tuning changes, unless the user has `given` them: a third of the rates."""
+        before, third = base.recipe.train, f"a third of the rate of {base.folder}"
+        chosen = [PlannedSetting("train.learning_rate", before.learning_rate / 3, third)]
+        if before.optimizer == "muon":
+            chosen.append(PlannedSetting("train.muon_learning_rate", before.muon_learning_rate / 3, third))
+        chosen.append(PlannedSetting("train.warmup_steps", 100, "the weights are already trained"))
+        if before.regularization_warmup:
+            overfits = "a trained model can overfit from the first step"
+            chosen.append(PlannedSetting("train.regularization_warmup", 0, overfits))
+        if before.r_drop:
+            once = "one pass per batch: the weights are already trained"
+            chosen.append(PlannedSetting("train.r_drop", 0.0, once))
+        return chosen
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
         """Remarks about the settings, shown to the user before training starts."""

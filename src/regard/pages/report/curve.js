@@ -9,6 +9,7 @@ const MARGIN = { left: 34, right: 112, top: 34, bottom: 40 };
 const PANELS = [
   { name: "loss", title: "Loss", height: 200 },
   { name: "score", title: "Score on validation sentences", height: 170 },
+  { name: "reward", title: "Reward", height: 120 },
 ];
 const GAP = 46;
 const SERIES = [
@@ -20,6 +21,8 @@ const SERIES = [
   { panel: "score", from: "validations", key: "accuracy", name: "accuracy", kind: "accuracy" },
   { panel: "score", from: "validations", key: "mrr", name: "MRR", kind: "accuracy" },
   { panel: "score", from: "validations", key: "f1", name: "macro F1", kind: "f1" },
+  { panel: "reward", from: "steps", key: "reward", name: "training", kind: "training" },
+  { panel: "reward", from: "validations", key: "reward", name: "validation", kind: "validation" },
 ];
 
 const readable = (records) => (records ?? []).filter((record) => isNumber(record.step));
@@ -143,7 +146,7 @@ function readoutNodes(stop, steps, series) {
     ["step", number(stop.step)],
     ["minutes", isNumber(stop.seconds) ? number(stop.seconds / 60, 1) : null],
     ...series.map(({ records, key, name, panel, kind }) =>
-      [panel === "loss" ? `${name} loss` : name, value(records, key, figure), kind]),
+      [panel === "score" ? name : `${name} ${panel}`, value(records, key, figure), kind]),
     ["learning rate", value(steps, "rate", figure)],
     ["tokens per second", value(steps, "tokens_per_second", number)],
   ].filter(([, text]) => text !== null).map(([label, text, kind]) =>

@@ -24,13 +24,14 @@ TASK = Task(
         # The length of a reply hardly depends on the length of its context.
         "search": {"beam_size": 1, "max_length_ratio": 0.1, "max_length_extra": 60},
     },
-    metrics=("loss", "bleu", "chrf"),
+    metrics=("loss", "bleu", "chrf", "reward"),
     scores={
         "perplexity": "perplexity {:.1f}",
         "distinct_1": "distinct-1 {:.3f}",
         "distinct_2": "distinct-2 {:.3f}",
         "bleu": "BLEU {:.1f}",
         "chrf": "chrF {:.1f}",
+        "reward": "reward {:.4f}",
         "loss": "loss {:.3f}",
     },
     kept=("source_language", "target_language", "max_length"),

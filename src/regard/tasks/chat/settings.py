@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from regard.config.ranges import CheckedSettings, Count
+from regard.config.ranges import Count
+from regard.tasks.rewards import ObjectiveSettings
 
 
 @dataclass(frozen=True)
-class ChatSettings(CheckedSettings):
-    """How many turns of a conversation a chat model reads."""
+class ChatSettings(ObjectiveSettings):
+    """How many turns of a conversation a chat model reads, and what its training maximizes."""
 
     section: ClassVar[str] = "chat"
 

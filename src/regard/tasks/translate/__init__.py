@@ -19,8 +19,15 @@ TASK = Task(
         "heads": "show what each attention head does and how much depends on it",
         "prune": "write a smaller run without the least important attention heads",
     },
+    settings="TranslateSettings",
     writes=True,
-    metrics=("bleu", "chrf", "loss"),
-    scores={"bleu": "BLEU {:.1f}", "chrf": "chrF {:.1f}", "ter": "TER {:.1f}", "loss": "loss {:.3f}"},
+    metrics=("bleu", "chrf", "loss", "reward"),
+    scores={
+        "bleu": "BLEU {:.1f}",
+        "chrf": "chrF {:.1f}",
+        "ter": "TER {:.1f}",
+        "reward": "reward {:.4f}",
+        "loss": "loss {:.3f}",
+    },
     kept=("source_language", "target_language"),
 )

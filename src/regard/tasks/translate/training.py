@@ -26,6 +26,8 @@ from regard.languages import common_scripts
 from regard.models.base import Network, Seq2Seq
 from regard.run import Run
 from regard.tasks.dataset import open_store_folder, read_held_out
+from regard.tasks.reward_plan import data_of, plan_reward, wants_reward, without_objective
+from regard.tasks.rewards import find_reward, objective_of
 from regard.tasks.seq2seq import PairData, Seq2SeqTrainUnit
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.tasks.translate.data import PairExamples, prepare, write_store
@@ -79,6 +81,8 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
             {"source": self.readable(pair.source), "output": text, "reference": pair.target}
             for pair, text in zip(self.shown[:3], texts[:3], strict=True)
         ]
+        if self.reward:
+            scores = scores | {"reward": self.reward.mean(texts, [pair.target for pair in self.shown])}
         metric = self.recipe.train.metric
         score = -scores["loss"] if metric == "loss" else scores[metric]
         return Validation(scores, score, samples, loss=scores["loss"])
@@ -108,12 +112,30 @@ class TranslateTraining(Training[PairExamples, PairData]):
     result = "BLEU {bleu:.1f}  chrF {chrf:.1f}  on {sentences:,} sentences"
 
     def check(self, recipe: Recipe) -> None:
-        """Raise an error if source and target embeddings are tied, but source and target have separate vocabularies."""
+        """Raise an error if tied embeddings have separate vocabularies, or if the objective cannot be used."""
         if recipe.model.needs_joint_vocabulary and not recipe.tokenizer.joint:
             raise SettingsError(
                 'model.tie_embeddings = "all" needs one vocabulary for source and target: set tokenizer.joint = true, '
                 "or another value of model.tie_embeddings"
             )
+        objective = objective_of(recipe)
+        if recipe.train.metric == "reward" and not objective.by_reward:
+            raise SettingsError(
+                f'train.metric = "reward" needs {recipe.data.task}.objective = "reward"; choose another metric'
+            )
+        if objective.by_reward:
+            if recipe.train.fsdp:
+                raise SettingsError("train.fsdp cannot be combined with reward fine-tuning; set it to false")
+            find_reward(objective)
+
+    def inherited(self, base: Run, given: Tables) -> dict[str, Any]:
+        table = without_objective(super().inherited(base, given), base.recipe.data.task)
+        if wants_reward(base, given) and "train" not in given.get("data", {}):
+            table["data"] |= data_of(base, given)
+        return table
+
+    def finetuning(self, base: Run, given: Tables) -> list[PlannedSetting]:
+        return list(plan_reward(base, given)) if wants_reward(base, given) else super().finetuning(base, given)
 
     def read(self, recipe: Recipe) -> PairExamples:
         return PairExamples(recipe.data, recipe.train.seed)
