@@ -124,7 +124,7 @@ def as_pieces(raw: Raw) -> list[Piece]:
 
 
 def source_of(nodes: Iterable[Node]) -> list[Piece]:
-    """Write nodes back as they were in the file: unchanged strings, and a slot for each attribute to translate (alt)."""
+    """Write nodes back as they were in the file: unchanged strings, and a slot per attribute to translate (alt)."""
     found: list[Piece] = []
     for node in nodes:
         if isinstance(node, Element):

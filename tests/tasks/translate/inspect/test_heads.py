@@ -432,7 +432,7 @@ def test_how_long_to_train(trained: Path, random: Run, tmp_path: Path) -> None:
         assert again.max_minutes == minutes
         assert again.learning_rate == pytest.approx(rate * own.learning_rate)
     assert prune_module._train_again(run, None, None, ["train.max_steps=5"]).train.max_steps == 5
-    with pytest.raises(regard.RegardError, match="does not tell how long the run was trained, so give --minutes"):
+    with pytest.raises(regard.RegardError, match=r"does not say how long the run was trained.*give --minutes"):
         prune_module.prune_run(random, tmp_path / "out", 0.5)
 
 

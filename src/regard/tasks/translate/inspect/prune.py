@@ -228,7 +228,10 @@ def _train_again(run: Run, minutes: float | None, data: DataSettings | None, ove
     if minutes is None:
         steps = round(0.6 * trained.get("step", 0))
         if not steps:
-            raise SettingsError(f"{run.folder}: card.json does not tell how long the run was trained, so give --minutes for the training after pruning")
+            raise SettingsError(
+                f"{run.folder}: card.json does not say how long the run was trained, so the length of the training"
+                " after pruning is unknown; give --minutes"
+            )
     else:
         rate = 60 * minutes / (FULL_RATE * trained.get("seconds", 0) or math.inf)
         rate = min(max(rate, LEAST_RATE), 1.0)
