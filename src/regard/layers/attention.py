@@ -121,7 +121,7 @@ def attend(
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
     """Call PyTorch's fused attention kernel, with scores multiplied by `scale`.
 
-    Under CPU autocast it computes in float32, because the backward pass is five times slower in bfloat16.
+    Under CPU autocast, attention is computed in float32, because its backward pass is five times slower in bfloat16.
     """
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
@@ -200,9 +200,9 @@ class SelfAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def forward(self, x_BTD: Tensor, mask_BT: Tensor | None = None) -> Tensor:
-        """Self-attention over whole sequences; `mask_BT` is False for padding. A causal layer ignores the mask.
+        """Self-attention over whole sequences; `mask_BT` is False for padding.
 
-        It needs none, because padding is at the end.
+        A causal layer ignores the mask: padding is at the end, so no real token attends to padding.
         """
         query, key, value = self.qkv(x_BTD).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         if self.rotary is not None:
@@ -271,10 +271,7 @@ class CrossAttention(nn.Module):
 
 
 class RecurrentAttention(nn.Module):
-    """Single-head attention to the source in a step of a recurrent decoder.
-
-    It has N = B W queries: one for each of W hypotheses of each of B sentences.
-    """
+    """Single-head attention to the source in a recurrent decoder, with N = B W queries: W hypotheses per sentence."""
 
     def __init__(self, score: str, query_width: int, memory_width: int, name: str, inner: int = 0):
         """`score` is "dot", "scaled", "general" or "additive"; `name` is the name of the attention hook.
@@ -356,7 +353,7 @@ class AttentionPooling(nn.Module):
     def __init__(self, width: int, name: str):
         super().__init__()
         self.key = glorot(nn.Linear(width, width))
-        self.context = nn.Parameter(torch.randn(width) * 4.0 * width**-0.5)  # better than 1 and 12 (docs/log.md)
+        self.context = nn.Parameter(torch.randn(width) * 4.0 * width**-0.5)  # 4 is better than 1 and 12: docs/log.md
         self.tap = AttentionHook(name)
 
     def keys(self, x: Tensor) -> Tensor:

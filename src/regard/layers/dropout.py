@@ -52,10 +52,7 @@ def dropout_rows(rows: Rows | None) -> Iterator[None]:
 
 
 def batch_seed(seed: int, position: int) -> int:
-    """The random seed of the batch with number `position`: a hash of `seed` and `position`.
-
-    So the random numbers of different batches are unrelated.
-    """
+    """The random seed of batch number `position`: a hash, so that random numbers of different batches are unrelated."""
     mixed = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9) & (2**64 - 1)
     mixed = ((mixed ^ (mixed >> 31)) * 0x94D049BB133111EB) & (2**64 - 1)
     return (mixed ^ (mixed >> 29)) & (2**63 - 1)

@@ -94,10 +94,10 @@ class TwoLevelHooks(NamedTuple):
 
 
 class TwoLevelAttentionRecorder:
-    """Computes the two levels of attention (words, utterances) when a hook is in use; otherwise it is not needed.
+    """Passes the weights of both levels of attention (words, utterances) to the hooks; made only if a hook is in use.
 
-    In each decoder step, `context` lets the hooks replace the weights of both levels. After the last step, `record`
-    gives the weights of all steps to the hooks that record.
+    In each decoder step, `context` calls the listeners, which may replace weights. After the last step, `record` calls
+    the recorders, once with the weights of all steps.
     """
 
     def __init__(
@@ -264,11 +264,7 @@ class HRANEncoder(nn.Module):
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> tuple[Tensor, Tensor, TurnLayout]:
-        """Encode a batch of conversations.
-
-        Returns the word states [B, S, D], the final states [B, D] of the last utterance, and the positions of
-        utterances.
-        """
+        """Encode conversations: word states [B, S, D], final states [B, D] of the last utterance, and the layout."""
         x_BSE = self.stream.see("embed", self.embed(source.ids_BS))
         rows = len(x_BSE)  # the batch size, or more if a listener has expanded one row into several
         layout = find_utterances(source.ids_BS.expand(rows, -1), source.mask_BS.expand(rows, -1), self.marker)
@@ -411,11 +407,7 @@ class HRAN(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """Encode a batch of conversations.
-
-        Returns the word states and, in `extra`, the first decoder state and the keys and values of each utterance's
-        words.
-        """
+        """Encode conversations: word states and, in `extra`, the first decoder state and keys and values of words."""
         states_BSD, first_BD, layout = self.encoder(source)
         (key_BSD,) = self.decoder.word_attention.prepare(states_BSD)
         key_BULD, value_BULD = (by_utterance(x_BSD, layout.place_BUL) for x_BSD in (key_BSD, states_BSD))
