@@ -211,7 +211,7 @@ class Searcher:
         with record_cross_attention(self.models) as take:
             coverage = CoveragePenalty(self.settings.coverage_penalty, take)
             state = coverage.start(state, source.mask_BS)
-            yield coverage.wrap(self.decoder.step), state, {"bonus": coverage.bonus}
+            yield coverage.wrap(self.decoder.step), state, {"state_penalty": coverage.penalty}
 
     def _choose(self, inputs: Sequence[SearchInput]) -> Choose:
         """Return the function that chooses the next token: the most probable one or, if `search.sample`, a random one.
