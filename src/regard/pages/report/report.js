@@ -50,7 +50,7 @@ function frontispiece() {
     page("source", sample.source), page("target", sample.output));
 }
 
-// The signature of a score may break after its bars.
+// A line break is possible after each | in the signature of a score.
 const breakable = (text) => text.split("|").flatMap((part, index) => (index ? ["|", html("wbr", {}), part] : [part]));
 const figuresRow = () => list(data.summary).length > 0 && html("dl", { class: "figures" }, data.summary.map((item) =>
   html("div", {}, html("dt", {}, item.label), html("dd", {}, item.value),
@@ -90,7 +90,7 @@ function settings() {
   return [folded("general", Object.fromEntries(loose)), ...entries.map(([name, value]) => folded(name, value))];
 }
 
-// ---- the whole
+// ---- the whole page
 const sections = [
   section("learning", "Learning", curve.message(data), curve.learningCurve(data), validationTable()),
   section("confusion", "Labels", labels.confusionMessage(data.labels),
