@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""Numbers of write errors that may come without a file name, e.g. because the disk is full."""
+"""Numbers (errno) of failures to write, e.g. on a full disk. Such errors may not name the file."""
 
 
 class RegardError(Exception):
@@ -30,7 +30,7 @@ class TokenizerError(RegardError):
 
 
 class VocabularySizeError(TokenizerError):
-    """Raised if no vocabulary of this size can be built from the text. `possible`: the nearest size that can."""
+    """Raised if the text does not give a vocabulary of the requested size. `possible`: the nearest possible size."""
 
     def __init__(self, message: str, possible: int):
         super().__init__(message)
@@ -38,7 +38,7 @@ class VocabularySizeError(TokenizerError):
 
 
 class VocabularyTooSmallError(VocabularySizeError):
-    """Raised if the vocabulary is too small for a token for every byte and every common character of the text."""
+    """Raised if the vocabulary is too small to contain every byte and every common character of the text."""
 
 
 class ModelError(RegardError):

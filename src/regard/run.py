@@ -1,4 +1,4 @@
-"""A run folder: a trained model with everything that is needed to use it. No file is unpickled, so opening it is safe.
+"""A run folder: a trained model with everything that is needed to use it. Opening one is safe: no file is unpickled.
 
 recipe.toml           all settings of the run; the version of the format; the sizes of the network
 tokenizer.*           or source.* and target.* if each side has its own vocabulary
@@ -51,7 +51,7 @@ TOKENIZERS = tuple(f"{side}.{ending}" for side in ("tokenizer", "source", "targe
 CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, *TOKENIZERS)  # files that have a checksum
 LOCK = ".lock"  # locked by the process that trains in the folder
 PREPARING = ".preparing"
-"""File that exists while the data of a new run is prepared. `Run.create` replaces a folder in which it was left."""
+"""File in a run folder while the data is prepared. If preparation was stopped, `Run.create` clears the folder."""
 
 
 class Run:
@@ -64,10 +64,7 @@ class Run:
 
     @classmethod
     def create(cls, folder: str | Path) -> Run:
-        """Make a run folder. An existing folder must be empty, or left by a run that was stopped while it was prepared.
-
-        The latter is cleared first.
-        """
+        """Make a run folder. `folder` must be missing or empty, or contain a run whose preparation was stopped."""
         folder = cls.refuse_existing(folder)
         run = cls(folder)
         if (folder / PREPARING).is_file():
@@ -106,7 +103,7 @@ class Run:
             mark.unlink()
 
     def discard(self) -> None:
-        """Remove the run folder, because the run could not start, and the empty parent folders that `create` made."""
+        """Remove the run folder, and the parent folders that `create` made, if they are empty."""
         shutil.rmtree(self.folder, ignore_errors=True)
         for place in self._made:
             with contextlib.suppress(OSError):
@@ -278,7 +275,7 @@ class Run:
         write_atomically(self.folder / CARD, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The entries of metrics.jsonl, oldest first. If a resumed run repeated steps, only their later entries."""
+        """The entries of metrics.jsonl, oldest first; for steps that a resumed run repeated, only the later entries."""
         kept: list[dict[str, Any]] = []
         for line in reversed(read_metrics(self.folder / METRICS)):
             if not kept or line["step"] <= kept[-1]["step"]:

@@ -88,7 +88,7 @@ def test_only_keeps_what_a_system_is_made_from(comparison: Comparison) -> None:
         (ONE, {"data": 'source_language = "en"'}, "has no training data"),
         (ONE.replace("one", '"a/b"'), {}, "use letters, digits"),
         ("[systems]\none = 3", {}, r"\[systems.one\] must be a table"),
-        ('[systems.one]\narch = "transformer-tiny"', {}, '"arch" is no section of settings'),
+        ('[systems.one]\narch = "transformer-tiny"', {}, '"arch" is not a section of settings'),
         ('[systems.one]\nensemble = "two"', {}, 'ensemble: there is no system "two"'),
         ('[systems.one]\nensemble = "one"', {}, 'ensemble: there is no system "one"'),
         (TWO + '[systems.more]\nensemble = "one"\nmembers = 1', {}, "at least 2 members"),

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_facts(folder: str) -> dict[str, Any]:
-    """The facts in card.json of a run, and "run", its folder; "unfinished", the step reached, if it is not finished."""
+    """The content of card.json, "run" (the folder) and, for an unfinished run, "unfinished" (the step reached)."""
     opened = Run.open(folder)
     facts: dict[str, Any] = {"run": str(opened.folder)}
     states = sorted((opened.folder / "checkpoints").glob("*.json"))
@@ -221,7 +221,7 @@ def run_verify(options: argparse.Namespace) -> int:
     for name, wrong in found.items():
         print(f"{wrong or 'ok':<8} {name}")
     if not found:
-        print(f"{opened.folder}: has no checksums")
+        print(f"{opened.folder}: has no checksums; --accept stores them")
     return 2 if any(found.values()) else 0
 
 

@@ -1,7 +1,7 @@
 """Batches of examples of similar length: the tensors that a model gets, and the order of the training batches.
 
-Training reads one endless stream of batches, epoch after epoch. The stream depends only on data and
-seed, so a position in the stream is enough to continue training, with one process or with many.
+Training reads one endless stream of batches, epoch after epoch. The stream depends only on data and seed, so a position
+in the stream is enough to continue training, with one process or with many.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regard.errors import TrainingError
 from regard.text.tokenizer import EOS, SOS
 
 JITTER = 0.1
-"""Items are sorted by length. This share of them counts as one token longer, so that batches differ between epochs."""
+"""Share of the items that are sorted as if they were one token longer, so that batches differ between epochs."""
 Index = NDArray[np.int64]
 """Indices of items (sentence pairs or documents) in a store."""
 

@@ -1,4 +1,4 @@
-"""Text generation for all tasks that write text: runs the search that the settings describe.
+"""Text generation for all tasks: runs the search that the settings describe; replaces unknown words by attention.
 
 `Searcher` adds constraints and length limits. `record_cross_attention` records cross-attention weights during
 decoding, for the coverage penalty and for replacing unknown words.
@@ -131,9 +131,9 @@ class Searcher:
     def search(
         self, inputs: Sequence[SearchInput], nbest: int, watch: Callable[[BeamState], None] | None = None
     ) -> list[list[Hypothesis]]:
-        """Return the `nbest` hypotheses of each text, best first: by greedy search, beam search or sampling.
+        """Find hypotheses for each text, best first, by greedy search, beam search or sampling.
 
-        In a beam search, `watch` is called at each step with the state of the beam.
+        A beam search may return more than `nbest`. At each of its steps, it calls `watch` with the state of the beam.
         """
         settings, constraints, longest_B = self.settings, self._constraints(inputs), self._longest(inputs)
         source = self._source(inputs)
@@ -249,7 +249,7 @@ class Searcher:
 
 
 def spell(ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
-    """Decode a stream of token ids: yield the new text after each token; a character only when it has all its bytes."""
+    """Decode a stream of token ids: yield the new text after each token, a character when its last byte is there."""
     written: list[int] = []
     given = ""
     for id in ids:

@@ -40,7 +40,7 @@ from regard.training.signals import StopRequest
 from regard.training.trainer import Trainer, TrainingLog
 
 MOST_SIZES = 4
-"""Number of other vocabulary sizes to try: two per side, if the planned size is too small, and the next too large."""
+"""Number of vocabulary sizes to try after the planned one. Each side may need two: a larger, then a smaller one."""
 LAUNCH = ".launch"
 """File in a run folder with the name of the torchrun launch that made the run."""
 

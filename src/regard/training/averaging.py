@@ -96,7 +96,7 @@ class ExponentialMovingAverage(WeightAverage):
 
 
 class CheckpointAverage(WeightAverage):
-    """Mean of the weights at the last `count` validations, one every `every` steps; at first, the current weights."""
+    """Mean of the weights at the last `count` validations, one per `every` steps; before them, the current weights."""
 
     averages = True
 

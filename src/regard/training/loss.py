@@ -47,7 +47,7 @@ def _sum_chunks(
     states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, agreement: float,
     *, gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    """In chunks, compute the smoothed and the plain loss, summed over all tokens, and the gradients of the former.
+    """In chunks, compute smoothed and plain loss, summed over all tokens, and the gradients of the smoothed loss.
 
     The gradients are with respect to states, weight and bias; None without `gradients`. `agreement`: weight of R-Drop.
     """
@@ -81,7 +81,7 @@ def _sum_chunks(
 
 
 def _chunks(rows: int, paired: bool) -> Iterator[tuple[slice, ...]]:
-    """Divide `rows` rows into chunks: yield a slice per chunk; if `paired`, the same slice of each half of them."""
+    """Divide `rows` rows into chunks: yield a slice per chunk; if `paired`, the same slice of both halves."""
     half = rows // 2
     size = CHUNK_ROWS // 2 if paired else CHUNK_ROWS
     for start in range(0, half if paired else rows, size):

@@ -27,7 +27,7 @@ SECONDS_BETWEEN_LINES = 20.0
 
 
 class MetricsFile(TrainingLog):
-    """Writes JSON lines {"kind": "step" | "validation" | "notice", "step": ..., ...}, for every `every`-th step."""
+    """Writes JSON lines {"kind": "step", "step": 20, ...} for every `every`-th step, for validations and notices."""
 
     def __init__(self, path: Path, every: int):
         self.path, self.every = path, every
@@ -240,7 +240,7 @@ def share_done(progress: TrainingProgress, settings: TrainSettings) -> float:
 
 
 def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """The longest time that training can still take, as text; empty if not known, as when only patience ends it."""
+    """The longest time that training can still take, as text; empty if unknown, e.g. if only patience ends training."""
     share = share_done(progress, settings)
     endless = ends_by_patience_only(settings) and not progress.cooldown_until
     if share <= 0 or progress.seconds <= 0 or endless:
@@ -263,7 +263,7 @@ def make_logs(
 ) -> list[TrainingLog]:
     """Build the logs: the metrics file, a bar on a terminal or plain lines elsewhere, and TensorBoard.
 
-    `path`: the metrics file; `formats`: a format string for each score; `unit`: name of the tokens in the speed;
+    `path`: the metrics file; `formats`: a format string for each score; `unit`: what the speed counts;
     `processes`: number of processes. TensorBoard is used if `train.tensorboard` is true.
     """
     speed = SpeedMeter(settings, unit, processes)

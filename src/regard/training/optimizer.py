@@ -66,7 +66,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Tensor:
-    """Approximately the nearest matrices whose singular values are all 1, by the Newton-Schulz iteration.
+    """For each matrix, the nearest one whose singular values are all 1, approximated by the Newton-Schulz iteration.
 
     Computed for N matrices of R rows and C columns together. `product`: data type of the matrix products.
     """

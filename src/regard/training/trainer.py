@@ -148,7 +148,7 @@ class Trainer:
         """Step of the checkpoint to which the last rollback returned; None after a later checkpoint was saved."""
 
     def fit(self, keep: KeepWeights, stop: StopRequest) -> TrainingProgress:
-        """Train until settings or `stop` end it. `keep` is called with the averaged weights at each best validation."""
+        """Train until settings or `stop` end training. At each best validation, `keep` gets the averaged weights."""
         if not self.load() and not self.save():
             raise TrainingError("the initial weights contain NaN or infinity; use another initial run or train.seed")
         for log in self.logs:
@@ -249,13 +249,13 @@ class Trainer:
             torch.manual_seed(batch_seed(self.settings.seed, part.position))
             with self.parallel.summing(number == len(parts)), dropout_rows(part.rows):
                 loss = self.parallel.loss(part.batch)
-                (loss.smoothed / tokens * (part.weight * self.group.size)).backward()  # means over the processes
+                (loss.smoothed / tokens * (part.weight * self.group.size)).backward()  # size: gradients are averaged
             total += part.weight * float(loss.plain)
         self.parallel.zero_key_bias_gradients()
         return total
 
     def validate(self, keep: KeepWeights) -> bool:
-        """Score the averaged weights; pass the best so far to `keep`; return False if a number is not finite."""
+        """Score the averaged weights; call `keep` with the best so far. Return False if a number is not finite."""
         progress, group = self.progress, self.group
         self.state.average.checkpoint(progress.step)
         self.model.eval()
