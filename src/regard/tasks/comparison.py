@@ -171,6 +171,12 @@ def read_comparison(path: str | Path, given: Mapping[str, Any] | None = None) ->
     systems = table.get("systems", {})
     if not isinstance(systems, dict) or not systems:
         raise SettingsError(f"{where}: has no systems; add a table [systems.NAME] for each system to compare")
+    measure = table.get("measure", [])
+    if not isinstance(measure, list) or not all(name in MEASUREMENTS for name in measure):
+        raise SettingsError(f"{where}: measure must be a list of {' and '.join(MEASUREMENTS)}, not {measure!r}")
+    published = table.get("published", [])
+    if not isinstance(published, list) or not all(isinstance(row, dict) and "name" in row for row in published):
+        raise SettingsError(f"{where}: each published row is a table [[published]] with a name")
     made = Comparison(
         build(DataSettings, shared.get("data", {}), where, "data"),
         build(Budget, table.get("budget", {}), where, "budget"),
@@ -179,13 +185,10 @@ def read_comparison(path: str | Path, given: Mapping[str, Any] | None = None) ->
         shared,
         str(table.get("title", "")),
         str(table.get("about", "")),
-        tuple(table.get("published", ())),
-        tuple(table.get("measure", ())),
+        tuple(published),
+        tuple(measure),
     )
     _check_references(made, where)
-    for name in made.measure:
-        if name not in MEASUREMENTS:
-            raise SettingsError(f'{where}: measure: there is no "{name}"; choose from {", ".join(MEASUREMENTS)}')
     return made
 
 

@@ -315,6 +315,8 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
             later = f"train.max_steps={2 * settings.max_steps}"
             if "minutes" in reason:
                 later = f"train.max_minutes={2 * settings.max_minutes:g}"
+            elif "FLOPs" in reason:
+                later = f"train.max_flops={2 * settings.max_flops:g}"
             elif "no better" in reason:
                 later = f"train.patience={2 * settings.patience}"
             log(f"{run.folder}: finished already ({reason}); --set {later} continues it")

@@ -234,9 +234,10 @@ class SpeedMeter:
 
 
 def share_done(progress: TrainingProgress, settings: TrainSettings) -> float:
-    """Share of training that is done, from 0 to 1: of the steps or of `train.max_minutes`, whichever is larger."""
+    """Share of training that is done, from 0 to 1: of the steps, minutes or FLOPs, whichever is largest."""
+    limits = ((progress.seconds, 60 * settings.max_minutes), (progress.flops, settings.max_flops))
     by_steps = progress.step / (progress.cooldown_until or settings.max_steps)
-    return max(by_steps, progress.seconds / (60 * settings.max_minutes)) if settings.max_minutes else by_steps
+    return max(by_steps, *(done / most if most else 0.0 for done, most in limits))
 
 
 def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
