@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
-    """Open the knowledge base `opened` and the chat model of --fallback, if given; only the latter uses [search]."""
+    """Open the knowledge base `opened` and, if given, the chat model of --fallback. Only the model uses [search]."""
     if options.top < 0:
         raise SettingsError(f"--top must be 0 or more matches, not {options.top}")
     task = find(opened.recipe.data.task)
@@ -210,7 +210,7 @@ def _read_turn() -> str:
         print()
         return "/quit"
     except UnicodeDecodeError:
-        print("(this was not UTF-8)")
+        print("(this line is not UTF-8; check the encoding of the terminal)")
         return ""
 
 
