@@ -122,8 +122,8 @@ class RetrieveTrainUnit(StreamTrainUnit):
         """Return the part of a batch for process number `first` of `every` processes: all of it for process 0.
 
         A batch is not divided, because its pairs are negatives of each other, so the other processes compute one pair
-        with weight 0. To use them, make `train.gradient_accumulation` a multiple of the number of processes: then each
-        process computes whole batches.
+        with weight 0. To use all processes, make `train.gradient_accumulation` a multiple of their number: then each
+        computes whole batches.
         """
         if not first:
             return batch, None
