@@ -135,8 +135,8 @@ class Completion:
             raise ApiError(400, f"{asked.model} was trained for {task}, not for chat; use /v1/{task}", param="model")
         # Unsupported fields that would change the format of the response are refused; others are ignored.
         for field, is_asked, why in (
-            ("n", (asked.n or 1) > 1, "only one reply per request is supported"),
-            ("tools", asked.tools, "these models call no tools"),
+            ("n", (asked.n or 1) > 1, "only one reply per request is supported; set n to 1"),
+            ("tools", asked.tools, "these models cannot call tools; leave the field out"),
             ("logprobs", asked.logprobs, 'not supported here; use /v1/translate with "scores"'),
         ):
             if is_asked:
