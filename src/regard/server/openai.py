@@ -91,7 +91,7 @@ class Usage(BaseModel):
 
 
 class ChatSource(BaseModel):
-    """The question stored in a knowledge base that was found for the user's question."""
+    """The question of the knowledge base that is most similar to the user's question."""
 
     question: str = Field(description="The stored question that is most similar to the question asked.")
     score: float
@@ -212,7 +212,7 @@ class Completion:
         return ConversationRequest(model=self.served.name, turns=self.turns, search=search, max_tokens=limit)
 
     def count(self, side: int, texts: Sequence[str]) -> int:
-        """Number of tokens in `texts`, by the source (`side` 0) or target tokenizer (1); of words if there is none."""
+        """Number of tokens in `texts`, by the source tokenizer (`side` 0) or target tokenizer (1), or else of words."""
         try:
             tokenizer = self.served.run.tokenizers[side]
         except TokenizerError:

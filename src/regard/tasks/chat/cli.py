@@ -166,7 +166,7 @@ class Conversation:
             screen.print(Text(f"  {match.score:.3f}  {match.question}  ({scores})", style=QUIET), soft_wrap=True)
 
     def _add(self, said: str) -> bool:
-        """Add the user's turn `said` and look it up in the knowledge base. Returns True if `found` is the reply."""
+        """Add the user's turn `said`; search the knowledge base. Returns True if the result, `found`, is the reply."""
         longest = 1 + max(predictor.turns for predictor in (self.knowledge, self.model) if predictor)
         self.turns = [*self.turns, said][-longest:]
         self.found = self.knowledge.reply(self.turns) if self.knowledge else None

@@ -95,7 +95,7 @@ def plain(text: str) -> str:
 
 
 def sentences_of(text: str, settings: ClassifySettings) -> list[str]:
-    """Divide a document into sentences, by line. A sentence without a space, e.g. "Dr.", is joined to the next one."""
+    """Divide each line of a document into sentences. A sentence without a space ("Dr.") is joined to the next one."""
     found: list[str] = []
     for line in (plain(text) if settings.markup == "remove" else text).splitlines():
         joined: list[str] = []

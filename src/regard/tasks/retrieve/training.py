@@ -48,9 +48,9 @@ def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperat
     """Return the contrastive loss with in-batch negatives (InfoNCE in both directions), summed over B pairs of texts.
 
     `one_BV` and `other_BV` are the vectors of the first and of the second texts; they have V elements and length one.
-    The loss is the cross-entropy of finding the second text of a pair among the second texts of all pairs, averaged
-    with the same for first texts. `group_B` has the index of the answer of each pair: pairs with the same answer are
-    not negatives of each other. Dot products are divided by `temperature`.
+    The loss is the cross-entropy of finding the second text of a pair among all second texts, averaged with that of
+    finding the first text among all first texts. `group_B` has the index of the answer of each pair: pairs with the
+    same answer are not negatives of each other. Dot products are divided by `temperature`.
     """
     scores_BB = (one_BV @ other_BV.mT).float() / temperature
     same_BB = group_B[:, None] == group_B[None, :]

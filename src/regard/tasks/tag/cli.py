@@ -89,7 +89,7 @@ def show(tagger: Tagger, sentences: Sequence[TaggedText], options: argparse.Name
 
 
 def score(opened: Run, options: argparse.Namespace) -> int:
-    """Compare the predictions of a run with the labels in the file of `options`, and print the scores."""
+    """Compare the predictions of a run with the labels in the input, and print the scores."""
     column = opened.recipe.task.column
     if options.file != "-":
         labeled = conll.read_tagged(Corpus(options.file), column)

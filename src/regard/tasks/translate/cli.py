@@ -232,7 +232,7 @@ def check(options: argparse.Namespace, search: dict[str, Any], settings: SearchS
 
 
 def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> tuple[Translate, str]:
-    """Return a function that translates texts with CTranslate2 or torch as the options require, and the engine's name.
+    """Choose CTranslate2 or torch by the options; return a function that translates texts, and the name of the engine.
 
     `search` has the search settings that the user gave.
     """

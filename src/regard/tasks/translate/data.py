@@ -98,7 +98,7 @@ class PairExamples:
 
     @property
     def smallest_limit(self) -> int:
-        """A held-out part may have 1/20 of all pairs or, if it is more, this number of pairs."""
+        """A held-out part may have at most 1/20 of all pairs or, if it is more, this number of pairs."""
         return 1
 
     def _split(self, valid: int, test: int, seed: int) -> Split:

@@ -25,7 +25,7 @@ CHUNK = 2000
 
 
 def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 0.05) -> Iterator[list[str]]:
-    """Yield the lines of a pipe in lists of at most `size`: as many as have arrived `delay` seconds after the first."""
+    """Yield the lines of a pipe in lists: those that arrive within `delay` seconds after the first, at most `size`."""
     waiting: queue.Queue[tuple[float, str | BaseException | None]] = queue.Queue(maxsize=4 * size)
 
     def read() -> None:
