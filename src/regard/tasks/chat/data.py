@@ -37,7 +37,7 @@ class Dialogue(NamedTuple):
 
 
 def join_turns(turns: Sequence[str]) -> str:
-    """Join turns to one text, with the token `TURN` between them, without empty turns. Escapes `TURN` in the turns."""
+    """Join the turns that are not empty, with the token `TURN` between them. The text "<turn>" in a turn is escaped."""
     return f"{TURN} ".join(clean for turn in turns if (clean := escape_turn(turn)))
 
 

@@ -208,7 +208,7 @@ def _choose_settings(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]
         count = f"{words / 1e6:.1f} million" if words >= 1e6 else f"{round(words, -3):,.0f}"
         yield PlannedSetting("tokenizer.kind", "word", "attention weights are shown per word")
         yield PlannedSetting("tokenizer.lowercase", True, "the first word of a sentence is the same word")
-        yield PlannedSetting("tokenizer.vocab_size", size, f"{count} words: those that occur about five times")
+        yield PlannedSetting("tokenizer.vocab_size", size, f"{count} words: those that occur at least about five times")
     else:
         yield PlannedSetting("tokenizer.kind", "bpe", "subwords: spaces do not divide this text into words")
         yield PlannedSetting("tokenizer.vocab_size", 8000, "few enough that each subword is seen often")

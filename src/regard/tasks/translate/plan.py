@@ -119,7 +119,7 @@ def _transformer(
     yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
     if preset.norm != "pre":
         yield PlannedSetting("model.norm", "pre", "trains without a long warm-up")
-    if "position_mode" not in model:  # rotary encodings are neither added nor concatenated
+    if "position_mode" not in model:  # "add" or "concatenate"; rotary encodings do neither
         reason = "attention depends on the distance between words: learned from fewer sentences"
         yield PlannedSetting("model.positional_encoding", "rotary", reason)
     if model.get("norm", "pre") == "pre":

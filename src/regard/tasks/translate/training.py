@@ -70,10 +70,10 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
         return self.validation({"loss": loss} | quick_scores(texts, [pair.target for pair in self.shown]), texts)
 
     def validation(self, scores: dict[str, float], texts: Sequence[str]) -> Validation:
-        """Return a `Validation` of `scores`, of the score by `train.metric`, and of three samples from `texts`.
+        """Return a `Validation` with `scores`, the score that selects the best weights, and three samples of `texts`.
 
-        The score by `train.metric` (the negative loss for "loss") selects the best weights. `texts` are the
-        translations by `generate`.
+        The selecting score is that of `train.metric`, or the negative loss for "loss". `texts` are the translations by
+        `generate`.
         """
         samples = [
             {"source": self.readable(pair.source), "output": text, "reference": pair.target}
@@ -215,7 +215,7 @@ def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, log: Log) 
 
 
 def longest_join(valid: Sequence[Pair], lengths: np.ndarray) -> int:
-    """Choose `search.max_joined_tokens`: how many tokens consecutive sentences may have to be translated as one input.
+    """Choose `search.max_joined_tokens`, the maximum length of consecutive sentences that are translated as one input.
 
     If at least 1 % of the sources in `valid` have several sentences, it is the 99th percentile of `lengths` (tokens per
     training source). Otherwise it is 1: each sentence is translated alone, because a model that has rarely seen two
@@ -238,7 +238,7 @@ def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> dict[str, flo
     """Find the length penalty with the best BLEU; return it, its BLEU, and the BLEU of the default penalty.
 
     The keys are "search.length_penalty", "bleu" and "bleu_before". One beam search finds the hypotheses; each penalty
-    only ranks them anew. A gain below 0.1 BLEU keeps the default penalty. The result is empty if there are fewer than
+    only ranks them again. A gain below 0.1 BLEU keeps the default penalty. The result is empty if there are fewer than
     `ENOUGH_PAIRS` pairs, or if the search settings are not beam search with the "plain" form of the length penalty.
     """
     from sacrebleu import BLEU

@@ -131,7 +131,7 @@ class Translator:
     def trace(self, text: str | list[str], target: str | list[str] | None = None) -> Trace | list[Trace]:
         """Record attention and hidden states of the model while it generates `target` or, if None, its own translation.
 
-        After a beam search, the trace of its own translation includes the search tree. For a list of texts, with or
+        If a beam search finds its own translation, the trace includes the search tree. For a list of texts, with or
         without a list of targets, a list of traces is returned. Of an ensemble, only the first model is recorded.
         """
         from regard.analysis.trace import record_trace
@@ -217,7 +217,7 @@ class Translator:
 
 
 def load(run: str | Path, *others: str | Path) -> Translator:
-    """Open a run folder for translation and inspection; with `others`, runs of the same vocabulary, as an ensemble."""
+    """Load the model of a run folder. With `others` (runs with the same vocabulary), all form an ensemble."""
     from regard.analysis.alignment import read_choice
 
     folder, *members = open_together(run, *others)
@@ -281,7 +281,7 @@ def _start_worker(runs: tuple[str, ...], parent: int, plugin_files: Sequence[str
 
 
 def _end_with(parent: int) -> None:
-    """Wait until the process with the id `parent` has ended, then exit this worker: a killed parent cannot stop it."""
+    """Exit this worker when the process with the id `parent` has ended. (A killed parent cannot stop its workers.)"""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

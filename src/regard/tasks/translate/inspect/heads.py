@@ -300,7 +300,7 @@ def choose_alignment(
 
 
 def _word_links(example: AnnotatedExample) -> Links:
-    """Return the gold alignment of an example as pairs of word indices (source, target); it stores character spans."""
+    """Convert the gold alignment of an example from character spans to pairs of word indices (source, target)."""
     source, target = words(example.source), words(example.target)
     return tuple(
         sorted(
@@ -333,7 +333,7 @@ def token_frequencies(texts: list[str], tokenizer: Tokenizer) -> Tensor:
 
 
 class CandidateRoles(NamedTuple):
-    """The roles for which heads are tested on a sentence pair; for one of encoder, decoder or cross-attention."""
+    """The roles to test on a sentence pair, for the heads of one kind of attention (encoder, decoder or cross)."""
 
     seen_TS: Tensor
     """Mask of the queries and keys that are used: all except start and end tokens."""

@@ -113,7 +113,7 @@ def _check(translator: Translator, text: str, target: str | None) -> None:
 def _probabilities(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
     """Return the translation with its score, the probability and rank of its tokens, and the 8 best tokens per step.
 
-    `given` is stored in the result: whether the user gave the translation, and not the model.
+    `given` (true if the translation is from the user, not from the model) is stored in the result.
     """
     assert trace.next is not None
     written_T = trace.next.gather(-1, batch.target_output_BT[0][:, None])[:, 0]
