@@ -13,6 +13,9 @@ WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 class RegardError(Exception):
     """An error that the user can correct. The command line prints it as one line and exits with code 2."""
 
+    code: str | None = None
+    """The name of the error in answers of the server, for programs that react to it."""
+
 
 class SettingsError(RegardError):
     """Raised for a recipe, an option or a value that is not valid."""
@@ -43,6 +46,18 @@ class VocabularyTooSmallError(VocabularySizeError):
 
 class ModelError(RegardError):
     """Raised for an input or an analysis that the model does not support."""
+
+
+class NoCrossAttentionError(ModelError):
+    """Raised for a request that needs cross-attention, such as word alignment, to a model without it."""
+
+    code = "no_cross_attention"
+
+
+class EmptyTranslationError(ModelError):
+    """Raised if a translation by the model is to be inspected, but is empty."""
+
+    code = "empty_translation"
 
 
 class RunError(RegardError):

@@ -79,7 +79,8 @@ def to_api_error(error: Exception) -> ApiError:
             logger.error("a run cannot be used: %s", error)
             return ApiError(503, "the files of this model cannot be read; see the server's log")
         case RegardError():
-            return ApiError(400, str(error), param=error.field if isinstance(error, FieldError) else None)
+            field = error.field if isinstance(error, FieldError) else None
+            return ApiError(400, str(error), param=field, code=error.code)
         case _:
             return ApiError(500, "internal error; see the server's log")
 

@@ -2,11 +2,11 @@
 const KEY = "regard-key";
 
 // An error response. `status` 0: the server did not answer. `wait`: seconds after which to try again, if the
-// server says so.
+// server says so. `code`: the name of the error, if it has one (errors.py).
 class Refusal extends Error {
-  constructor(message, status, wait = null) {
+  constructor(message, status, { wait = null, code = null } = {}) {
     super(message);
-    Object.assign(this, { status, wait });
+    Object.assign(this, { status, wait, code });
   }
 }
 const isAborted = (error) => error?.name === "AbortError";
@@ -17,13 +17,14 @@ const useKey = (key) => { try { sessionStorage.setItem(KEY, key); } catch { /* s
 
 async function refusal(response) {
   const wait = Number(response.headers.get("Retry-After")) || null;
-  let said = null;
+  let said = null, code = null;
   try {
     const { error, detail } = await response.json();
     said = error?.message ?? error ?? detail;
+    code = error?.code ?? null;
   } catch { /* not JSON, e.g. an error page of a proxy */ }
   const message = typeof said === "string" && said ? said : `the server answered with status ${response.status}`;
-  return new Refusal(message, response.status, wait);
+  return new Refusal(message, response.status, { wait, code });
 }
 
 async function ask(path, body, signal) {
@@ -92,7 +93,7 @@ async function translate(model, texts, { nbest = 1, signal } = {}) {
   try {
     return await answer("translate", { model, q: texts, nbest, align, scores: true }, { signal });
   } catch (error) {
-    if (!align || error.status !== 400 || !/align/.test(error.message)) throw error;
+    if (!align || error.code !== "no_cross_attention") throw error;
     cannotAlign.add(model);
     return translate(model, texts, { nbest, signal });
   }

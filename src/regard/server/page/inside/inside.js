@@ -19,7 +19,6 @@ const PAUSE = 350; // milliseconds
 const MOST_KNOWN = 20; // inspections; few, because they are large
 const WELCOME = "Write a sentence to see the attention weights of its translation. Then switch off attention heads "
   + "and see how the translation changes.";
-const IS_EMPTY = /the translation by the model is empty/; // the message of tasks/translate/inspect/page.py
 
 const isSame = ([attention, head]) => ([other, number]) => attention === other && head === number;
 
@@ -101,7 +100,7 @@ function insideView(app, all) {
     try {
       return await api.inspect(chosen.id, text, { off, quick: !isDeep, signal });
     } catch (error) {
-      if (IS_EMPTY.test(error.message)) return { translation: { text: "", log_prob: null } };
+      if (error.code === "empty_translation") return { translation: { text: "", log_prob: null } };
       throw error;
     }
   }
