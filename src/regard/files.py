@@ -432,7 +432,7 @@ def _sync(file: BinaryIO) -> None:
 
 
 def _take_name(draft: Path, path: Path) -> None:
-    """Rename a finished draft (temporary file or folder) to `path`. What exists at `path` is replaced."""
+    """Rename the file `draft`, or the folder `path.name` in the folder `draft`, to `path`, which is replaced."""
     if not draft.is_dir():
         os.replace(draft, path)
         return

@@ -275,17 +275,17 @@ def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False)
     return [order[start:end].tolist() for start, end in pairwise(batch_bounds(sizes[order], budget))]
 
 
-def batch_bounds(longest: NDArray[np.integer], budget: int) -> list[int]:
+def batch_bounds(lengths: NDArray[np.integer], budget: int) -> list[int]:
     """Divide consecutive rows into batches: batch n has the rows result[n] to result[n + 1] - 1.
 
-    `longest`: the lengths of the rows. In a batch, the number of rows times the largest length is at most `budget`. An
+    `lengths`: those of the rows. In a batch, the number of rows times the largest length is at most `budget`. An
     empty row counts as length 1, and a row longer than `budget` is a batch of its own.
     """
-    longest = np.maximum(longest, 1)
+    lengths = np.maximum(lengths, 1)
     bounds = [0]
     row_numbers = np.arange(1, budget + 1)
-    while (start := bounds[-1]) < len(longest):
-        window = longest[start : start + max(1, budget // int(longest[start]))]
+    while (start := bounds[-1]) < len(lengths):
+        window = lengths[start : start + max(1, budget // int(lengths[start]))]
         sizes = np.maximum.accumulate(window) * row_numbers[: len(window)]
         bounds.append(start + max(1, int(np.searchsorted(sizes, budget, side="right"))))
     return bounds

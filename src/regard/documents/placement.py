@@ -168,10 +168,11 @@ class _Placer:
         return target_span[0] + int(np.argmin(cost_G))
 
     def _cost(self, place: int, source_span: Span, target_span: Span) -> NDArray[np.float64]:
-        """The cost of each gap of `target_span`, also at its ends, for markup that stands before source word `place`.
+        """The cost of placing markup before each word of `target_span`, and after its last word.
 
-        The cost is the number of links that would cross the markup, plus a fraction below 1 that grows with the
-        difference between the relative positions of the markup in source and target.
+        In the source, the markup stands before the word `place`. The cost is the number of links that would cross the
+        markup, plus a fraction below 1 that grows with the difference between the relative positions of the markup in
+        source and target.
         """
         low, size = target_span[0], target_span[1] - target_span[0]
         before_T = np.bincount(self._linked(source_span[0], place, target_span) - low, minlength=size)

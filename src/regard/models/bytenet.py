@@ -143,7 +143,7 @@ class ByteNetEncoder(nn.Module):
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> EncoderOutput:
-        """Encode the source: columns [B, C, D], which are zero beyond the a |s| + b of a sentence, and their mask."""
+        """The columns [B, C, D] of each source sentence, zero after the last column of the sentence, and their mask."""
         length = source.ids_BS.shape[1]
         tokens = source.mask_BS.sum(1).tolist()
         columns = [self._columns(number) for number in tokens]

@@ -144,7 +144,7 @@ class TwoLevelAttentionRecorder:
         return context_ND
 
     def record(self) -> None:
-        """Pass one record of the weights of all steps to the recorders of each hook."""
+        """For each hook, join the weights of all decoder steps into one record, and pass it to its recorders."""
         states = self._memory.states_BSD.unsqueeze(1)
         query = torch.cat(self._queries, dim=-2)
         for tap, steps in self._steps.items():

@@ -33,6 +33,7 @@ class Throughput:
     """Measures the speed of a queue, to estimate after how many seconds a refused client should retry.
 
     The speed is the total weight of the computed items (e.g. their number of characters) per second of computing.
+    Recent items count more.
     """
 
     def __init__(self) -> None:

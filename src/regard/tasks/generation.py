@@ -133,7 +133,7 @@ class Searcher:
     ) -> list[list[Hypothesis]]:
         """Find hypotheses for each text, best first, by greedy search, beam search or sampling.
 
-        A beam search may return more than `nbest`. At each of its steps, it calls `watch` with the state of the beam.
+        A beam search may return more than `nbest`. Without groups, it calls `watch` with its state at each step.
         """
         settings, constraints, longest_B = self.settings, self._constraints(inputs), self._longest(inputs)
         source = self._source(inputs)

@@ -122,7 +122,7 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         labels = base.labels if base else examples.labels
         for document in examples.parts.train():
             if unknown := set(document.labels) - set(labels):
-                known = ", ".join(labels[:8])
+                known = ", ".join([*labels[:8], *(["..."] if len(labels) > 8 else [])])
                 raise SettingsError(
                     f'the label "{min(unknown)}" is unknown to the run that is fine-tuned (its labels: {known}); '
                     "remove the documents with this label, or train a new run"

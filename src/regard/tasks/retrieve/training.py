@@ -150,7 +150,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return Validation(scores, found.mrr)
 
     def _join(self, index: NDArray[np.int64], chance: np.random.Generator) -> PairBatch:
-        """Make a batch of the texts at `index`, each paired with another text of its answer, drawn with `chance`."""
+        """Make a batch of pairs: each text at `index`, and another text with the same answer, chosen by `chance`."""
         group_B = self.group_T[index]
         size_B, first_B = self.sizes[group_B], self.first[group_B]
         further_B = 1 + (chance.random(len(index)) * (size_B - 1)).astype(np.int64)

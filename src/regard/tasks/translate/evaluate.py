@@ -86,10 +86,10 @@ def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
 
 
 def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """The chrF score (Popović 2015) of pairs (translation, reference).
+    """Return the chrF metric (Popović 2015) of pairs (translation, reference), with the counts of each pair.
 
-    Counts of a pair, for n = 1 to 6: character n-grams in the translation, in the reference, and matching ones.
-    sacreBLEU does not expose these counts; the scores are equal to those of sacreBLEU.
+    The counts are, for n = 1 to 6: character n-grams in the translation, in the reference, and matching ones. They are
+    computed here because sacreBLEU does not expose them; the score is equal to that of sacreBLEU.
     """
     from sacrebleu import CHRF
 
