@@ -29,6 +29,7 @@ SIZES = {
     "luong-general": ("model.width=16", "model.embedding_width=16"),
     "gnmt": ("model.width=16", "model.embedding_width=16"),
     "convs2s": ("model.width=16", "model.embedding_width=16"),
+    "deep-att": ("model.width=16", "model.embedding_width=16", "model.encoder_layers=2", "model.decoder_layers=2"),
     "bytenet": ("model.width=16", "model.encoder_layers=5", "model.decoder_layers=5"),
 }
 """Settings of other architectures that train in seconds, too."""

@@ -19,6 +19,7 @@ from regard.models import presets
 from regard.models.base import Seq2Seq, Source, Tree
 from regard.models.bytenet import ByteNetSettings
 from regard.models.convs2s import ConvS2SSettings
+from regard.models.deep_att import DeepAttSettings
 from regard.models.hran import HRANSettings
 from regard.models.transformer_settings import TransformerSettings
 
@@ -40,6 +41,8 @@ def toy(arch: str, **changes: Any) -> ModelSettings:
         )
     elif isinstance(preset, ByteNetSettings):
         small = dataclasses.replace(preset, encoder_layers=4, decoder_layers=4, width=20, dilations=(1, 2, 4))
+    elif isinstance(preset, DeepAttSettings):
+        small = dataclasses.replace(preset, encoder_layers=3, decoder_layers=3, width=16, embedding_width=12)
     else:
         small = dataclasses.replace(
             preset,

@@ -41,6 +41,7 @@ ARCHITECTURES = {
     "luong-general": "regard.models.recurrent",
     "luong-concat": "regard.models.recurrent",
     "gnmt": "regard.models.recurrent",
+    "deep-att": "regard.models.deep_att",
     "convs2s": "regard.models.convs2s",
     "bytenet": "regard.models.bytenet",
     "hran": "regard.models.hran",

@@ -8,7 +8,9 @@ card.json             data hashes, versions, scores (with the settings of each m
 report.html           web page with learning curves, scores and examples
 held-out.jsonl        examples not used in training, to measure how much export or pruning changes the scores
 labels.json           the labels of a classifier or tagger, in the order of the outputs of the network
-checksums.json        the SHA-256 of recipe, tokenizers, labels, weights and held-out examples, checked on loading
+dictionary.tsv        of a translator with a word vocabulary: translations of words, to replace unknown words
+checksums.json        the SHA-256 of recipe, tokenizers, labels, weights, held-out examples and dictionary, checked on
+                      loading
 knowledge.jsonl       questions and answers of a retriever; vectors.safetensors: embeddings of the questions
 checkpoints/          the state that `regard resume` continues from
 store/                token ids of the training data, removed when training ends
@@ -47,8 +49,9 @@ CARD = "card.json"
 REPORT = "report.html"
 HELD_OUT = "held-out.jsonl"
 LABELS = "labels.json"
+DICTIONARY = "dictionary.tsv"
 TOKENIZERS = tuple(f"{side}.{ending}" for side in ("tokenizer", "source", "target") for ending in ("json", "model"))
-CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, *TOKENIZERS)  # files that have a checksum
+CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, DICTIONARY, *TOKENIZERS)  # files that have a checksum
 LOCK = ".lock"  # locked by the process that trains in the folder
 PREPARING = ".preparing"
 """File in a run folder while the data is prepared. If preparation was stopped, `Run.create` clears the folder."""
@@ -209,6 +212,24 @@ class Run:
     def write_labels(self, labels: Sequence[str]) -> None:
         self.checksums.write(LABELS, (json.dumps(list(labels), indent=1, ensure_ascii=False) + "\n").encode())
         self.__dict__.pop("labels", None)
+
+    @cached_property
+    def dictionary(self) -> dict[str, str]:
+        """Translations of words, by which search.replace_unknown replaces unknown words; empty if there is no file."""
+        path = self.folder / DICTIONARY
+        if not path.is_file():
+            return {}
+        self.checksums.check(DICTIONARY)
+        try:
+            entries = dict(line.split("\t") for line in path.read_text(encoding="utf-8").split("\n") if line)
+        except (OSError, ValueError) as error:
+            remedy = "take the file from a copy of the run, or delete it: unknown words are then copied"
+            raise RunError(f"{path}: cannot read the dictionary ({error}); {remedy}") from None
+        return entries
+
+    def write_dictionary(self, entries: Mapping[str, str]) -> None:
+        self.checksums.write(DICTIONARY, "".join(f"{one}\t{other}\n" for one, other in entries.items()).encode())
+        self.__dict__.pop("dictionary", None)
 
     def build_network(self) -> Network:
         """The network of this run, with newly initialized weights."""

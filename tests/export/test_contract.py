@@ -32,6 +32,7 @@ REFUSED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "recurrent": ({"model": {"arch": "bahdanau"}}, {"marian", "ctranslate2", "onnx"}),
     "ConvS2S": ({"model": {"arch": "convs2s"}}, {"marian", "ctranslate2", "onnx"}),
     "ByteNet": ({"model": {"arch": "bytenet"}}, {"marian", "ctranslate2", "onnx"}),
+    "Deep-Att": ({"model": {"arch": "deep-att"}}, {"marian", "ctranslate2", "onnx"}),
 }
 
 

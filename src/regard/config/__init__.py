@@ -211,7 +211,7 @@ class SearchSettings(CheckedSettings):
     suppress_tokens: tuple[str, ...] = ()
     """Tokens that are never written, as spelled in the vocabulary."""
     replace_unknown: bool = False
-    """For word vocabularies: allow unknown words, and replace each by the source word with the most attention."""
+    """For word vocabularies: allow unknown words; each becomes a translation, or a copy, of the word it attends to."""
     ensemble_average: Literal["mean", "log-mean"] = "mean"
     """An ensemble averages the probabilities of its members, or their logarithms."""
     retry_failures: bool = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,9 @@ from regard.layers.hooks import AttentionHook, AttentionRecord
 from regard.layers.init import glorot
 from regard.layers.kv_cache import KVCache
 from regard.layers.positional_encoding import RotaryEncoding
+
+if TYPE_CHECKING:
+    from regard.layers.rnn_cells import CellState, RecurrentCell
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Score functions: they map a query [..., T, Kq] and a key [..., S, Kk] to scores [..., T, S]. Dot-product scores also
@@ -270,6 +273,14 @@ class CrossAttention(nn.Module):
 # Attention inside the loop of a recurrent decoder
 
 
+class AttendingStep(NamedTuple):
+    """A step of a recurrent decoder: context vector, input of the gates (with the context), new hidden state."""
+
+    context_ND: Tensor
+    read_NG: Tensor
+    hidden_ND: Tensor
+
+
 class RecurrentAttention(nn.Module):
     """Single-head attention to the source in a recurrent decoder, with N = B W queries: W hypotheses per sentence."""
 
@@ -310,6 +321,22 @@ class RecurrentAttention(nn.Module):
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         key, value = source.key.unsqueeze(1), source.value.unsqueeze(1)
         return attend(query, key, value, mask, score=self.score, tap=tap).flatten(0, 2)
+
+    def before_cell(
+        self, cell: RecurrentCell, read_TNG: Tensor, state: CellState, source: KeyValue, mask_BS: Tensor | None
+    ) -> tuple[list[AttendingStep], CellState]:
+        """Run a cell that reads the context vector: each step is attention, whose query is the hidden state, then cell.
+
+        `read_TNG` is the output of `cell.input` for T steps of N rows. Also returns the last state of the cell.
+        """
+        steps = []
+        with self.hook_for_loop() as tap:
+            for read_NG in read_TNG.unbind(0):
+                context_ND = self(state[0], source, mask_BS, tap)
+                read_NG = cell.feed_in(read_NG, context_ND)
+                state = cell(read_NG, state)
+                steps.append(AttendingStep(context_ND, read_NG, state[0]))
+        return steps, state
 
     @contextmanager
     def hook_for_loop(self) -> Iterator[AttentionHook]:

@@ -305,15 +305,12 @@ class BahdanauDecoder(nn.Module):
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
         bottom, *above = state.layers
-        source, mask_BS = _key_value(memory), mask_or_none(memory.mask_BS)
-        contexts, outputs = [], []
-        with self.attention.hook_for_loop() as tap:
-            for read_NG in self.bottom.input(self.drop(x_TNE)).unbind(0):
-                context_ND = self.attention(bottom[0], source, mask_BS, tap)
-                bottom = self.bottom(self.bottom.feed_in(read_NG, context_ND), bottom)
-                contexts.append(context_ND)
-                outputs.append(bottom[0])
-        context_TND, x_TND = torch.stack(contexts), torch.stack(outputs)
+        steps, bottom = self.attention.before_cell(
+            self.bottom, self.bottom.input(self.drop(x_TNE)), bottom, _key_value(memory), mask_or_none(memory.mask_BS)
+        )
+        context_TND, x_TND = (
+            torch.stack(part) for part in ([s.context_ND for s in steps], [s.hidden_ND for s in steps])
+        )
         top_TND, layers = self.upper(x_TND + x_TNE if self.adds_input else x_TND, above, context_TND)
         read = torch.cat([top_TND, x_TNE, context_TND], dim=-1)
         return torch.maximum(*self.maxout(read).chunk(2, dim=-1)), RecurrentState((bottom, *layers))

@@ -7,7 +7,7 @@ decoding, for the coverage penalty and for replacing unknown words.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -73,10 +73,12 @@ def replace_unknown(
     target: Tokenizer,
     texts: Sequence[str],
     outputs: Sequence[Sequence[int]],
+    dictionary: Mapping[str, str],
 ) -> list[str]:
-    """Decode the token ids `outputs` of the translations of `texts`, without unknown tokens (Zhou et al. 2016).
+    """Decode the token ids `outputs` of the translations of `texts`, without unknown tokens (Luong et al. 2015).
 
-    Each unknown token is replaced by the source token with the highest cross-attention weight at its position.
+    Each unknown token is replaced by the translation, in `dictionary`, of the source word with the highest
+    cross-attention weight at its position; a word that is not in the dictionary is copied (Zhou et al. 2016).
     """
     device = models[0].output.weight.device
     pieces = [source.pieces(text) for text in texts]
@@ -95,7 +97,8 @@ def replace_unknown(
         parts = []
         for piece, place in zip(target.pieces_of(output), attended, strict=False):
             if piece.id == UNK:
-                parts += [written[end : piece.start], text[source_pieces[place].start : source_pieces[place].end]]
+                word = text[source_pieces[place].start : source_pieces[place].end]
+                parts += [written[end : piece.start], dictionary.get(word, word)]
                 end = piece.end
         replaced.append("".join([*parts, written[end:]]))
     return replaced

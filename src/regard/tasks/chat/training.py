@@ -96,6 +96,7 @@ class ChatTrainUnit(TranslateTrainUnit):
 
 class ChatTraining(TranslateTraining):
     train_unit = ChatTrainUnit
+    has_dictionary = False
     result = (
         "perplexity {perplexity:.1f}  distinct-1 {distinct_1:.3f}  distinct-2 {distinct_2:.3f}"
         "  on {sentences:,} replies"

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice, repeat
 from typing import ClassVar
 
 from regard.config import Corpus, DataSettings, Recipe
+from regard.data.dictionary import every_nth, learn_dictionary
 from regard.data.pairs import Pair, read_corpus
 from regard.data.split import PARTS, Split, held_out_sizes, plan_split
 from regard.data.store import build_store
@@ -19,7 +20,7 @@ from regard.errors import CorpusError
 from regard.run import Run
 from regard.tasks.dataset import FEWEST, HELD_OUT, Log, describe_parts, new_store, require_train
 from regard.tasks.translate.plan import PairFacts
-from regard.text.tokenizer import Tokenizer, train_tokenizer
+from regard.text.tokenizer import SPACE_MARK, Tokenizer, train_tokenizer
 
 TRAIN = PARTS.index("train")
 _NAMES = {"bpe": "subwords (BPE)", "unigram": "subwords (unigram)", "word": "words", "character": "characters"}
@@ -162,6 +163,26 @@ def write_store(
         if not len(build_store(folder / "train", examples.corpora(), source, target, recipe.data.max_length)):
             problem = f"every pair has an empty side, or more than data.max_length = {recipe.data.max_length} tokens"
             raise CorpusError("training data", f"{problem}; raise this limit, or check the files")
+
+
+def write_dictionary(run: Run, examples: PairExamples, log: Log, base: Mapping[str, str]) -> None:
+    """Learn translations of words from the training pairs, and write them into the run.
+
+    They are added to `base`, the dictionary of the run that is fine-tuned. Of a large corpus, only some pairs are used,
+    at regular distances.
+    """
+    source, target = run.tokenizers
+    some = islice(examples.train(), None, None, every_nth(len(examples), examples.facts().characters))
+    pairs = ((_words(source, pair.source), _words(target, pair.target)) for pair in some)
+    found = learn_dictionary(pairs, {token.removeprefix(SPACE_MARK) for token in target.tokens})
+    run.write_dictionary(dict(sorted({**base, **found}.items())))
+    log(f"learned a dictionary of {len(found):,} words, to replace unknown words")
+
+
+def _words(tokenizer: Tokenizer, text: str) -> list[str]:
+    """The words of a text, whether they are in the vocabulary or not, as `Translator` looks them up."""
+    text = tokenizer.normalize(text)
+    return [text[piece.start : piece.end] for piece in tokenizer.pieces(text)]
 
 
 def _has_text(pair: Pair) -> bool:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from regard.run import Run
 from regard.tasks.dataset import open_store_folder, read_held_out
 from regard.tasks.seq2seq import PairData, Seq2SeqTrainUnit
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
-from regard.tasks.translate.data import PairExamples, prepare, write_store
+from regard.tasks.translate.data import PairExamples, prepare, write_dictionary, write_store
 from regard.tasks.translate.evaluate import quick_scores, score_translations
 from regard.tasks.translate.plan import fit_memory, make_plan
 from regard.tasks.translate.translation import Translation, texts_of
@@ -106,6 +106,8 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
 class TranslateTraining(Training[PairExamples, PairData]):
     train_unit = TranslateTrainUnit
     result = "BLEU {bleu:.1f}  chrF {chrf:.1f}  on {sentences:,} sentences"
+    has_dictionary: ClassVar[bool] = True
+    """Whether runs with a word vocabulary get a dictionary; only translations are aligned word by word."""
 
     def check(self, recipe: Recipe) -> None:
         """Raise an error if source and target embeddings are tied, but source and target have separate vocabularies."""
@@ -138,6 +140,8 @@ class TranslateTraining(Training[PairExamples, PairData]):
         prepare(run, recipe, examples, log, base.tokenizers if base else None)
         source, target = run.tokenizers
         run.write_sizes(source_vocabulary=source.size, target_vocabulary=target.size)
+        if self.has_dictionary and target.kind == "word" and recipe.model.attends:
+            write_dictionary(run, examples, log, base.dictionary if base else {})
 
     def open_data(self, run: Run, log: Log) -> PairData:
         folder = open_store_folder(

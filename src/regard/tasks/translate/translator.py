@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -59,15 +59,18 @@ class Translator:
         others: Sequence[Seq2Seq] = (),
         scripts: Scripts = None,
         alignment: AlignmentHeads | None = None,
+        dictionary: Mapping[str, str] | None = None,
     ):
         """`source` and `target` are the tokenizers; `others` are further models, which form an ensemble with `model`.
 
         `scripts` are the writing systems of the target language; a translation in another script gets a flag.
-        `alignment` selects the heads of `model` that align words; None means all cross-attention heads.
+        `alignment` selects the heads of `model` that align words; None means all cross-attention heads. `dictionary`
+        translates words that replace unknown words.
         """
         self.model, self.source, self.target = model, source, target
         self.search = search or SearchSettings()
         self.models, self.scripts, self.alignment = (model, *others), scripts, alignment
+        self.dictionary = dictionary or {}
 
     def __repr__(self) -> str:
         size = count_parameters(self.model)
@@ -204,14 +207,16 @@ class Translator:
         return results
 
     def _replace_unknown(self, results: list[Translation], indices: list[int], outputs: list[tuple[int, ...]]) -> None:
-        """Replace each UNK in translations by the source word with the largest attention weight; changes `results`.
+        """Replace each UNK in translations by a translation of the source word with the most attention, or its copy.
 
-        `indices` are the positions in `results` of the translations of a batch, and `outputs` are their token ids.
+        Changes `results`. `indices` are the positions in `results` of the translations of a batch, and `outputs` are
+        their token ids.
         """
         unknown = [(index, output) for index, output in zip(indices, outputs, strict=True) if UNK in output]
         if unknown:
             sources = [results[index].source for index, _ in unknown]
-            texts = replace_unknown(self.models, self.source, self.target, sources, [output for _, output in unknown])
+            written = [output for _, output in unknown]
+            texts = replace_unknown(self.models, self.source, self.target, sources, written, self.dictionary)
             for (index, _), text in zip(unknown, texts, strict=True):
                 results[index] = replace(results[index], text=text)
 
@@ -228,6 +233,7 @@ def load(run: str | Path, *others: str | Path) -> Translator:
         others=[member.load_model() for member in members],
         scripts=target_scripts(folder),
         alignment=read_choice(folder.card.get("alignment"), str(folder.folder / CARD)),
+        dictionary=folder.dictionary,
     )
 
 

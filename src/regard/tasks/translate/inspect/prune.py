@@ -189,6 +189,8 @@ def prune_run(
         draft = Run.create(folder)
         draft.write_recipe(recipe)
         prepare(draft, recipe, pairs, log, run.tokenizers)
+        if run.dictionary:
+            draft.write_dictionary(run.dictionary)
         prepared = TRAINING.open_data(draft, log)
         model = run.load_model()
         log(f"choosing {left} of {heads} heads by {by}")
