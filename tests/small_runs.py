@@ -15,6 +15,7 @@ SETTINGS = [
     "model.decoder_layers=1",
     "train.batch_tokens=256",
     "train.warmup_steps=10",
+    "train.precision=float32",  # the plan's choice hangs on a measurement, and so on how busy the machine is
     "train.learning_rate=0.005",
     "train.log_every=2",
     "train.validate_every=8",
