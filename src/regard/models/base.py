@@ -232,6 +232,23 @@ class TaggerModel(Network):
             yield Example(partial(lambda sentences: self(sentences) @ self.crf.transitions, inputs), amounts)
 
 
+class TokenEmbedding(nn.Module):
+    """Token embeddings without positions, multiplied by sqrt(width).
+
+    So the layers get inputs of variance 1, and a matrix that is shared with the output layer has small weights. A model
+    has its embeddings at `encoder.embed` and `embed`, where analysis reads `tokens` and `scale`.
+    """
+
+    def __init__(self, vocabulary: int, width: int):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.tokens.weight, std=width**-0.5)
+        self.scale = math.sqrt(width)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.tokens(ids) * self.scale
+
+
 Layer = TypeVar("Layer", bound=nn.Module)
 
 

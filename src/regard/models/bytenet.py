@@ -32,7 +32,7 @@ from regard.layers.convolution import next_window, no_inputs, windows
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.init import glorot
-from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, mask_or_none
+from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, TokenEmbedding, mask_or_none
 
 ROUNDING = 1e-6  # 1.1 * 10 is slightly more than 11 in floating point; it must not be rounded up to 12
 
@@ -135,7 +135,7 @@ class ByteNetEncoder(nn.Module):
     def __init__(self, settings: ByteNetSettings, vocabulary: int):
         super().__init__()
         self.ratio, self.extra = settings.length_ratio, settings.length_extra
-        self.tokens = nn.Embedding(vocabulary, settings.width)
+        self.embed = TokenEmbedding(vocabulary, settings.width)
         self.padding = nn.Parameter(torch.randn(settings.width))
         self.blocks = _blocks(settings, settings.encoder_layers, masked=False)
         self.norm = nn.LayerNorm(settings.width)
@@ -149,7 +149,7 @@ class ByteNetEncoder(nn.Module):
         columns = [self._columns(number) for number in tokens]
         longest, device = max(length, self._columns(length)), source.mask_BS.device
         mask_BC = torch.arange(longest, device=device) < torch.tensor(columns, device=device)[:, None]
-        x_BCD = self._extend(self.stream.see("embed", self.tokens(source.ids_BS)), source.mask_BS, longest)
+        x_BCD = self._extend(self.stream.see("embed", self.embed(source.ids_BS)), source.mask_BS, longest)
         mask = mask_or_none(mask_BC)
         real_BC1 = None if mask is None else mask.unsqueeze(-1).to(x_BCD)  # dtype and device
         for number, block in enumerate(self.blocks):
@@ -191,7 +191,7 @@ class ByteNet(Seq2Seq):
     def __init__(self, settings: ByteNetSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
         self.encoder = ByteNetEncoder(settings, source_vocabulary)
-        self.tokens = nn.Embedding(target_vocabulary, settings.width)
+        self.embed = TokenEmbedding(target_vocabulary, settings.width)
         self.decoder = _blocks(settings, settings.decoder_layers, masked=True)
         self.norm = nn.LayerNorm(settings.width)
         self.last = glorot(nn.Linear(settings.width, settings.width))
@@ -210,7 +210,7 @@ class ByteNet(Seq2Seq):
 
     def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
         position, columns_BCD = int(state.position_BW[0, 0]), memory.states_BSD  # the same for all hypotheses
-        x_BWD = self.stream.see("embed", self.tokens(token_BW))
+        x_BWD = self.stream.see("embed", self.embed(token_BW))
         if position < columns_BCD.shape[1]:
             x_BWD = x_BWD + columns_BCD[:, position : position + 1]
         past = []
@@ -224,7 +224,7 @@ class ByteNet(Seq2Seq):
         columns_BCD = self.encode(source).states_BSD
         more = target_BT.shape[1] - columns_BCD.shape[1]
         columns_BTD = F.pad(columns_BCD, (0, 0, 0, more))  # less than 0 cuts columns off
-        x_BTD = self.stream.see("embed", self.tokens(target_BT)) + columns_BTD
+        x_BTD = self.stream.see("embed", self.embed(target_BT)) + columns_BTD
         for number, block in enumerate(self.decoder):
             x_BTD = self.stream.see(number, block(x_BTD))
         return self._finish(x_BTD)

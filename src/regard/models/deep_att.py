@@ -31,8 +31,8 @@ from regard.layers.dropout import Dropout
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.init import glorot
 from regard.layers.rnn_cells import LSTM, unroll
-from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, mask_or_none
-from regard.models.recurrent import RecurrentEmbedding, RecurrentState, beams_to_rows
+from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, TokenEmbedding, mask_or_none
+from regard.models.recurrent import RecurrentState, beams_to_rows
 
 COLUMNS = 2
 """Number of columns of the encoder."""
@@ -135,7 +135,7 @@ class DeepEncoder(nn.Module):
 
     def __init__(self, settings: DeepAttSettings, vocabulary: int):
         super().__init__()
-        self.embed = RecurrentEmbedding(vocabulary, settings.embedding_width)
+        self.embed = TokenEmbedding(vocabulary, settings.embedding_width)
         self.drop = Dropout(settings.dropout, rows=-2)
         self.columns = LayerStack(Column(settings, starts_backward=backward) for backward in (False, True))
         self.stacking = Stacking(settings)
@@ -173,7 +173,7 @@ class DeepAtt(Seq2Seq):
         super().__init__()
         width, memory_width = settings.width, settings.memory_width
         self.encoder = DeepEncoder(settings, source_vocabulary)
-        self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding_width)
+        self.embed = TokenEmbedding(target_vocabulary, settings.embedding_width)
         self.attention = RecurrentAttention("additive", width, memory_width, "decoder.cross")
         self.bottom = LSTM(settings.embedding_width, width, memory_width)
         self.upper = LayerStack(LSTM(settings.stacked_width, width) for _ in range(1, settings.decoder_layers))

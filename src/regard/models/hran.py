@@ -32,8 +32,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionHook, AttentionRecord, HiddenStateHook, Listener
 from regard.layers.init import glorot
 from regard.layers.rnn_cells import GRU, RecurrentLayer
-from regard.models.base import EncoderOutput, Seq2Seq, Source, mask_or_none
-from regard.models.recurrent import RecurrentEmbedding
+from regard.models.base import EncoderOutput, Seq2Seq, Source, TokenEmbedding, mask_or_none
 
 
 @dataclass(frozen=True)
@@ -258,7 +257,7 @@ class HRANEncoder(nn.Module):
     def __init__(self, settings: HRANSettings, vocabulary: int):
         super().__init__()
         self.marker = settings.turn_token_id
-        self.embed = RecurrentEmbedding(vocabulary, settings.embedding_width)
+        self.embed = TokenEmbedding(vocabulary, settings.embedding_width)
         self.drop = Dropout(settings.dropout)
         self.words = RecurrentLayer("gru", settings.embedding_width, settings.width // 2, (False, True))
         self.stream = HiddenStateHook("encoder")
@@ -395,7 +394,7 @@ class HRAN(Seq2Seq):
     def __init__(self, settings: HRANSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
         self.encoder = HRANEncoder(settings, source_vocabulary)
-        self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding_width)
+        self.embed = TokenEmbedding(target_vocabulary, settings.embedding_width)
         self.decoder = HRANDecoder(settings)
         self.drop = Dropout(settings.dropout)
         self.output = nn.Linear(settings.width, target_vocabulary, bias=False)

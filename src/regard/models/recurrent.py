@@ -24,7 +24,6 @@ not on recurrent states. The presets are smaller than the models in the papers; 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -40,7 +39,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.init import glorot
 from regard.layers.rnn_cells import CELLS, CellState, RecurrentLayer, unroll
-from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, mask_or_none
+from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, TokenEmbedding, mask_or_none
 
 
 @dataclass(frozen=True)
@@ -166,29 +165,13 @@ def beams_to_rows(x_BWD: Tensor) -> Tensor:
     return x_BWD.flatten(0, 1)
 
 
-class RecurrentEmbedding(nn.Module):
-    """Token embeddings, multiplied by sqrt(width).
-
-    So the layers get inputs of variance 1, and a matrix that is shared with the output layer has small weights.
-    """
-
-    def __init__(self, vocabulary: int, width: int):
-        super().__init__()
-        self.tokens = nn.Embedding(vocabulary, width)
-        nn.init.normal_(self.tokens.weight, std=width**-0.5)
-        self.scale = math.sqrt(width)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.tokens(ids) * self.scale
-
-
 class RecurrentEncoder(nn.Module):
     """Embedding and recurrent layers. States are in the order of the tokens, even if the source is read in reverse."""
 
     def __init__(self, settings: RecurrentSettings, vocabulary: int):
         super().__init__()
         reverse = settings.reverse_source
-        self.embed = RecurrentEmbedding(vocabulary, settings.embedding_width)
+        self.embed = TokenEmbedding(vocabulary, settings.embedding_width)
         self.drop = Dropout(settings.dropout, rows=-2)
         stack: list[RecurrentLayer] = []
         self.residual: list[bool] = []
@@ -369,7 +352,7 @@ class Recurrent(Seq2Seq):
         self.origins = [max(0, lowest + layer) for layer in range(layers)]
         widths = [layer.width for layer in self.encoder.layers]
         self.bridges = LayerStack(Bridge(settings.cell, widths[origin], width) for origin in self.origins)
-        self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding_width)
+        self.embed = TokenEmbedding(target_vocabulary, settings.embedding_width)
         self.decoder: NoAttentionDecoder | BahdanauDecoder | LuongDecoder
         if settings.attention == "none":
             self.decoder = NoAttentionDecoder(settings)
