@@ -28,6 +28,14 @@ SIZES = {
     "bahdanau": ("model.width=16", "model.embedding_width=16"),
     "luong-general": ("model.width=16", "model.embedding_width=16"),
     "gnmt": ("model.width=16", "model.embedding_width=16"),
+    "transformer-moe": (
+        "model.width=32",
+        "model.heads=2",
+        "model.ffn_width=32",
+        "model.encoder_layers=2",
+        "model.decoder_layers=2",
+        "model.experts=4",
+    ),
     "convs2s": ("model.width=16", "model.embedding_width=16"),
     "bytenet": ("model.width=16", "model.encoder_layers=5", "model.decoder_layers=5"),
 }
