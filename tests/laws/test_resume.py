@@ -159,6 +159,7 @@ def pairs(folder, out, arch):
 
 OTHERS = {
     "translate, convs2s": lambda folder, out: pairs(folder, out, "convs2s"),
+    "translate, experts": lambda folder, out: pairs(folder, out, "transformer-moe"),
     "translate, bytenet": lambda folder, out: pairs(folder, out, "bytenet"),
     "chat": lambda folder, out: dialogues(folder, out, "transformer-tiny"),
     "chat, hierarchical": lambda folder, out: dialogues(folder, out, "hran"),

@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +21,15 @@ from torch import Tensor, nn
 from regard.config import TrainSettings
 from regard.errors import SettingsError, TrainingError
 from regard.layers.attention import CrossAttention, SelfAttention
+from regard.layers.auxiliary import collect_auxiliary, token_total
+from regard.layers.experts import MixtureOfExperts
 from regard.models.base import Network
 from regard.system import free_memory, usable_cores
 from regard.training.distributed import ProcessGroup
 from regard.training.loss import Loss
 
 LossFunction = Callable[[Any, Any], Loss]
+AnyTensor = TypeVar("AnyTensor", bound=Tensor)
 
 
 def product_type(settings: TrainSettings, device: torch.device) -> torch.dtype:
@@ -65,7 +68,10 @@ def choose_device(settings: TrainSettings, local_rank: int) -> torch.device:
 
 
 class LossModule(nn.Module):
-    """Combines a model and its loss function: `forward(batch)` returns the loss. DDP and FSDP need such a module."""
+    """Combines a model and its loss function: `forward(batch)` returns the loss. DDP and FSDP need such a module.
+
+    The losses that layers add, such as the balance losses of experts, count once per target token.
+    """
 
     def __init__(self, model: Network, loss: LossFunction, settings: TrainSettings, device: torch.device):
         super().__init__()
@@ -75,8 +81,12 @@ class LossModule(nn.Module):
     def forward(self, batch: Any) -> Loss:
         if self.device.type != "cpu":
             batch = batch.to(self.device)
-        with autocast(self.settings, self.device):
-            return self.loss(self.model, batch)
+        with autocast(self.settings, self.device), collect_auxiliary() as added:
+            loss = self.loss(self.model, batch)
+        if not added.losses:
+            return loss
+        total = torch.stack(added.losses).sum() * token_total(loss.tokens, self.device)
+        return loss._replace(smoothed=loss.smoothed + total, statistics=added.statistics)
 
 
 @dataclass
@@ -134,7 +144,7 @@ def _shard(model: Network, module: LossModule) -> ParallelModel:
     for part in list(model.modules()):
         if isinstance(part, CrossAttention):
             fully_shard(part.key_value)  # its `forward` is called separately, once per source
-        if isinstance(part, SelfAttention | CrossAttention | FeedForward):
+        if isinstance(part, SelfAttention | CrossAttention | FeedForward | MixtureOfExperts):
             fully_shard(part)
     sharded = fully_shard(module)
 
