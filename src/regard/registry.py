@@ -35,6 +35,7 @@ ARCHITECTURES = {
     "transformer-small": "regard.models.transformer_settings",
     "transformer-base": "regard.models.transformer_settings",
     "transformer-big": "regard.models.transformer_settings",
+    "transformer-moe": "regard.models.transformer_settings",
     "seq2seq-lstm": "regard.models.recurrent",
     "bahdanau": "regard.models.recurrent",
     "luong-dot": "regard.models.recurrent",

@@ -159,6 +159,7 @@ def pairs(folder, out, arch):
 
 OTHERS = {
     "translate, convs2s": lambda folder, out: pairs(folder, out, "convs2s"),
+    "translate, experts": lambda folder, out: pairs(folder, out, "transformer-moe"),
     "translate, bytenet": lambda folder, out: pairs(folder, out, "bytenet"),
     "translate, deep-att": lambda folder, out: pairs(folder, out, "deep-att"),
     "chat": lambda folder, out: dialogues(folder, out, "transformer-tiny"),

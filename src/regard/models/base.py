@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers.crf import LinearChainCRF
+from regard.layers.experts import MixtureOfExperts
 from regard.layers.hooks import AttentionRecord
 
 
@@ -270,6 +271,12 @@ def mask_or_none(mask_BS: Tensor) -> Tensor | None:
 def count_parameters(model: nn.Module) -> int:
     """Number of parameters of a model; a matrix that several layers share counts once."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def count_active_parameters(model: nn.Module) -> int:
+    """Number of parameters without those of experts that do not compute a given token."""
+    layers = (module for module in model.modules() if isinstance(module, MixtureOfExperts))
+    return count_parameters(model) - sum(layer.inactive_parameters for layer in layers)
 
 
 def summarize(model: nn.Module) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ from regard.tasks.training import Examples, Training, training_of
 from regard.training.checkpoint import TrainingProgress, has_checkpoint, last_step
 from regard.training.device import check_memory, choose_device, measure_machine
 from regard.training.distributed import ProcessGroup, this_group
-from regard.training.metrics_log import make_logs
+from regard.training.metrics_log import make_logs, mean_statistics
 from regard.training.plan import Estimate, PlannedSetting, merge
 from regard.training.signals import StopRequest
 from regard.training.trainer import Trainer, TrainingLog
@@ -433,6 +433,8 @@ def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
     with torch.device("meta"):
         parameters = count_parameters(models.build(run.recipe.model, **run.sizes))
     results = {"parameters": parameters, "scores": {part: found.scores for part, found in scored.items()}}
+    if layers := mean_statistics(run.metrics()):
+        results["layers"] = layers
     results |= {"memory": peak_memory()} | ({} if tuned is None else {"tuned": tuned})
     run.write_card(run.card | results | {"training": asdict(progress)})
     write_report(run, predictor, data, scored[last_part(scored)].answers)

@@ -7,11 +7,13 @@ is still in the processor's cache. The whole matrix of logits never exists, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from regard.layers.auxiliary import Statistics
 
 CHUNK_ROWS = 512
 
@@ -24,6 +26,8 @@ class Loss(NamedTuple):
     plain: Tensor
     """Negative log-likelihood of the reference, without smoothing and without a gradient."""
     tokens: int
+    statistics: Mapping[str, Statistics] = {}
+    """Numbers of layers for the logs, by the name of the layer."""
 
 
 def smoothed_cross_entropy(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from regard.config import TrainSettings
 from regard.errors import RunError, SettingsError
 from regard.files import write_atomically
+from regard.layers.auxiliary import Statistics
 from regard.run import read_metrics
 from regard.training.checkpoint import TrainingProgress
 from regard.training.device import choose_device, matmul_peak, product_type
@@ -50,7 +51,8 @@ class MetricsFile(TrainingLog):
         if metrics.step % self.every == 0:
             speed = round(self._tokens / max(self._seconds, 1e-9), 1)
             values = {"loss": progress.loss, "rate": metrics.rate, "norm": metrics.norm, "tokens_per_second": speed}
-            self._write("step", progress, **values)
+            layers = {"layers": metrics.layers} if metrics.layers else {}
+            self._write("step", progress, **values, **layers)
             self._tokens, self._seconds = 0, 0.0
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
@@ -74,6 +76,21 @@ class MetricsFile(TrainingLog):
             self._file.flush()
         except OSError as error:
             raise RunError(f"{self.path}: cannot write ({error.strerror}); check permissions and disk space") from None
+
+
+def mean_statistics(metrics: Iterable[Mapping[str, Any]], last: int = 20) -> dict[str, Statistics]:
+    """Means of the numbers of each layer, such as the load of experts, over the last lines of the metrics file."""
+    lines = [line["layers"] for line in metrics if "layers" in line][-last:]
+
+    def mean(values: Sequence[Any]) -> list[float] | float:
+        if isinstance(values[0], list):
+            return [round(sum(column) / len(values), 4) for column in zip(*values, strict=True)]
+        return round(sum(values) / len(values), 4)
+
+    return {
+        layer: {name: mean([line[layer][name] for line in lines]) for name in names}
+        for layer, names in (lines[-1] if lines else {}).items()
+    }
 
 
 class PlainLog(TrainingLog):

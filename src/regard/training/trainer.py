@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from regard.config import TrainSettings
 from regard.errors import TrainingError
+from regard.layers.auxiliary import Statistics
 from regard.layers.dropout import Rows, batch_seed, dropout_rows, set_dropout_strength
 from regard.models.base import Network
 from regard.run import restore
@@ -94,6 +95,8 @@ class StepMetrics:
     tokens: int
     seconds: float
     flops: float
+    layers: Mapping[str, Statistics] = field(default_factory=dict)
+    """Numbers of layers, such as the load of experts, in the last batch of this process; by the name of the layer."""
 
 
 class BatchPart(NamedTuple):
@@ -141,6 +144,7 @@ class Trainer:
         self.state = TrainingState(model, settings, self.group)
         self.progress = TrainingProgress()
         self._clock = time.monotonic()
+        self._statistics: Mapping[str, Statistics] = {}
         self._stop_requested = False
         self._rollbacks = 0
         """Number of rollbacks in this session; a resumed run, perhaps with a lower rate, starts with 0."""
@@ -222,7 +226,8 @@ class Trainer:
         progress.tokens += int(tokens)
         progress.flops += flops
         progress.loss += max(LOSS_MEMORY, 1 / progress.step) * (mean - progress.loss)
-        metrics = StepMetrics(progress.step, mean, rate, norm, int(tokens), time.monotonic() - started, flops)
+        took, layers = time.monotonic() - started, self._statistics
+        metrics = StepMetrics(progress.step, mean, rate, norm, int(tokens), took, flops, layers)
         for log in self.logs:
             log.on_step(metrics, progress)
         return True
@@ -251,6 +256,7 @@ class Trainer:
                 loss = self.parallel.loss(part.batch)
                 (loss.smoothed / tokens * (part.weight * self.group.size)).backward()  # size: gradients are averaged
             total += part.weight * float(loss.plain)
+            self._statistics = loss.statistics
         self.parallel.zero_key_bias_gradients()
         return total
 

@@ -1,6 +1,7 @@
 // The report of a training run: reads the data of the page and lays out its sections. What is missing is left out.
 import * as attention from "../common/attention.js";
 import * as curve from "./curve.js";
+import * as experts from "./experts.js";
 import { tidy } from "../common/differences.js";
 import { html, isNumber, number, figure, large, plural, duration, table } from "../common/draw.js";
 import * as frame from "../common/frame.js";
@@ -93,6 +94,7 @@ function settings() {
 // ---- the whole page
 const sections = [
   section("learning", "Learning", curve.message(data), curve.learningCurve(data), validationTable()),
+  section("experts", "Experts", experts.message(data.card?.layers), experts.expertsView(data.card?.layers)),
   section("confusion", "Labels", labels.confusionMessage(data.labels),
     labels.confusionView(data.labels), labels.labelTable(data.labels)),
   section("calibration", "Calibration",

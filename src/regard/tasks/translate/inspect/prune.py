@@ -241,7 +241,7 @@ def _train_again(run: Run, minutes: float | None, data: DataSettings | None, ove
         train, max_minutes=minutes or 0, max_steps=steps, warmup_steps=20, schedule="constant", cooldown=0.5,
         regularization_warmup=0,
         learning_rate=rate * train.learning_rate, muon_learning_rate=rate * train.muon_learning_rate,
-        r_drop=0.0, patience=0, tensorboard=False, fsdp=False,
+        r_drop=0.0, patience=0, tensorboard=False, fsdp=False, expert_parallel=False,
     )  # fmt: skip
     recipe = replace(run.recipe, train=train, data=data or run.recipe.data)
     return make_recipe(with_overrides(to_table(recipe), overrides))
