@@ -13,6 +13,7 @@ SIZES = {
 }
 SETTINGS = [
     "tokenizer.vocab_size=400",
+    "train.precision=float32",
     "train.batch_tokens=512",
     "train.warmup_steps=10",
     "train.learning_rate=0.005",

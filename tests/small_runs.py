@@ -15,6 +15,7 @@ SETTINGS = [
     "model.decoder_layers=1",
     "train.batch_tokens=256",
     "train.warmup_steps=10",
+    "train.precision=float32",  # the plan's choice hangs on a measurement, and so on how busy the machine is
     "train.learning_rate=0.005",
     "train.log_every=2",
     "train.validate_every=8",
@@ -28,7 +29,16 @@ SIZES = {
     "bahdanau": ("model.width=16", "model.embedding_width=16"),
     "luong-general": ("model.width=16", "model.embedding_width=16"),
     "gnmt": ("model.width=16", "model.embedding_width=16"),
+    "transformer-moe": (
+        "model.width=32",
+        "model.heads=2",
+        "model.ffn_width=32",
+        "model.encoder_layers=2",
+        "model.decoder_layers=2",
+        "model.experts=4",
+    ),
     "convs2s": ("model.width=16", "model.embedding_width=16"),
+    "deep-att": ("model.width=16", "model.embedding_width=16", "model.encoder_layers=2", "model.decoder_layers=2"),
     "bytenet": ("model.width=16", "model.encoder_layers=5", "model.decoder_layers=5"),
 }
 """Settings of other architectures that train in seconds, too."""

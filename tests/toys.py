@@ -19,6 +19,7 @@ from regard.models import presets
 from regard.models.base import Seq2Seq, Source, Tree
 from regard.models.bytenet import ByteNetSettings
 from regard.models.convs2s import ConvS2SSettings
+from regard.models.deep_att import DeepAttSettings
 from regard.models.hran import HRANSettings
 from regard.models.transformer_settings import TransformerSettings
 
@@ -40,6 +41,8 @@ def toy(arch: str, **changes: Any) -> ModelSettings:
         )
     elif isinstance(preset, ByteNetSettings):
         small = dataclasses.replace(preset, encoder_layers=4, decoder_layers=4, width=20, dilations=(1, 2, 4))
+    elif isinstance(preset, DeepAttSettings):
+        small = dataclasses.replace(preset, encoder_layers=3, decoder_layers=3, width=16, embedding_width=12)
     else:
         small = dataclasses.replace(
             preset,
@@ -56,6 +59,9 @@ SOURCELESS = {
     arch: dataclasses.replace(preset, layers=2, width=4 * preset.heads, ffn_width=8 * preset.heads)
     for arch, preset in presets("decoder").items()
 }
+SOURCELESS["language model with experts"] = dataclasses.replace(
+    SOURCELESS["transformer-lm"], experts=4, active_experts=2
+)
 """Models that write without a source."""
 
 VARIANTS = {
@@ -65,9 +71,17 @@ VARIANTS = {
     "concatenated positions": toy("transformer-small", position_mode="concatenate"),
     "window of 5": toy("transformer-small", attention_window=5),
     "SwiGLU, norm before": toy("transformer-small", activation="swiglu", norm="pre"),
+    "three experts in every block, SwiGLU": toy("transformer-moe", experts=3, expert_every=1, activation="swiglu"),
     "GELU, heads of 6, untied": toy("transformer-small", activation="gelu", head_width=6, tie_embeddings="none"),
 }
 """Options of the Transformer that no preset takes."""
+
+EXPERTS = {
+    "experts between LSTM layers": toy("seq2seq-lstm", experts=4, expert_width=8),
+    "experts below the top layer of GNMT": toy("gnmt", experts=4, expert_width=8),
+    "experts in Luong's encoder": toy("luong-dot", experts=2, expert_width=8),
+}
+"""Recurrent models with experts, which no preset has."""
 
 CONVOLUTIONS = {
     "layers of several widths and kernels": toy(

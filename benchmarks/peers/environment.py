@@ -1,12 +1,14 @@
-"""A virtual environment for the other programs, separate from the project's own: benchmarks/out/peers."""
+"""Virtual environments for the other programs, separate from the project's own: folders in benchmarks/out."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "out" / "peers"
+OUT = Path(__file__).parents[1] / "out"
+TORCH = "torch==2.13.0"
 # JoeyNMT imports importlib_metadata without requiring it, and fails with newer versions of SentencePiece.
 PACKAGES = (
     "transformers>=5,<6",
@@ -15,21 +17,34 @@ PACKAGES = (
     "importlib_metadata",
     "sentencepiece<0.2",
     "sacremoses",
+    TORCH,
 )
+# keras-hub requires tensorflow-text, and that the package tensorflow. Its layers also work with tensorflow-cpu alone.
+KERAS_HUB = "keras-hub==0.32.0"
+KERAS = ("tensorflow-cpu==2.21.0", "keras==3.15.1", "regex", "sentencepiece", "tokenizers")
 
 
 def peer_python() -> Path:
-    """The Python interpreter of this environment, which is created on first use."""
-    python = FOLDER / "bin" / "python"
-    ready = FOLDER / ".ready"
-    if ready.is_file() and ready.read_text() == "\n".join(PACKAGES):
+    """The Python interpreter of the environment with the PyTorch programs, which is created on first use."""
+    return _make_environment("peers", PACKAGES, alone=(TORCH,))  # torch alone and first: the CPU build
+
+
+def keras_python() -> Path:
+    """The Python interpreter of the environment with Keras and TensorFlow, which is created on first use."""
+    return _make_environment("keras", KERAS, alone=(KERAS_HUB,))
+
+
+def _make_environment(name: str, packages: Sequence[str], alone: Sequence[str]) -> Path:
+    """Create the environment if its packages have changed. `alone`: installed first, without their requirements."""
+    folder = OUT / name
+    python, ready, listed = folder / "bin" / "python", folder / ".ready", "\n".join([*packages, *alone])
+    if ready.is_file() and ready.read_text() == listed:
         return python
-    print(f"setting up the peers in {FOLDER} (a minute or two)", flush=True)
-    subprocess.run([sys.executable, "-m", "venv", "--clear", FOLDER], check=True)
+    print(f"setting up other programs in {folder} (a minute or two)", flush=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--no-deps", "torch==2.13.0"], check=True)  # alone and first: the CPU build
+    subprocess.run([*pip, "--no-deps", *alone], check=True)
     subprocess.run([*pip, "uv"], check=True)
-    install = [python, "-m", "uv", "pip", "install", "--quiet", "--python", python]
-    subprocess.run([*install, *PACKAGES, "torch==2.13.0"], check=True)
-    ready.write_text("\n".join(PACKAGES))
+    subprocess.run([python, "-m", "uv", "pip", "install", "--quiet", "--python", python, *packages], check=True)
+    ready.write_text(listed)
     return python

@@ -23,7 +23,7 @@ _MODULES = {
 
 
 def _all_modules() -> dict[str, str]:
-    """The module of each public name, by name: `_MODULES`, and the predictor class of each task, e.g. `Translator`."""
+    """All public names and their modules: `_MODULES`, and the predictor class of each task, e.g. `Translator`."""
     from regard import tasks
     from regard.registry import TASKS
 
@@ -34,7 +34,7 @@ def _all_modules() -> dict[str, str]:
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return __dir__()
-    module = _MODULES.get(name) or (_all_modules().get(name) if name[:1].isupper() else None)  # predictors are classes
+    module = _MODULES.get(name) or (_all_modules().get(name) if name[:1].isupper() else None)  # e.g. Translator
     if module is None:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     return getattr(import_module(module), name)

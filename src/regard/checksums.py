@@ -38,7 +38,7 @@ class Checksums:
             raise RunError(f"{path}: cannot read the checksums ({error}); {remedy}") from None
 
     def check(self, name: str) -> str:
-        """Return the SHA-256 of a file, "" if the file is missing; raise an error if it is not the stored checksum.
+        """Return the SHA-256 of a file, or "" if the file is missing; raise an error if it differs from the stored one.
 
         If file and checksum do not match, both are read again before the error is raised: another process may have
         replaced the file in between. A file without a stored checksum is accepted.
@@ -85,7 +85,7 @@ class Checksums:
         self._store(name, [digest])
 
     def _store(self, name: str, digests: Sequence[str]) -> None:
-        """Store `digests` as the checksums of a file; empty: remove them. A lock keeps other processes out."""
+        """Replace the checksums of a file by `digests` (empty: no checksums), while other processes are locked out."""
         with one_at_a_time(self.folder / ".checksums.lock"):
             known = self.read() | {name: list(digests)}
             table = {"sha256": {name: digests for name, digests in sorted(known.items()) if digests}}

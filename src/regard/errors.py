@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""Numbers of write errors that may come without a file name, e.g. because the disk is full."""
+"""Numbers (errno) of failures to write, e.g. on a full disk. Such errors may not name the file."""
 
 
 class RegardError(Exception):
     """An error that the user can correct. The command line prints it as one line and exits with code 2."""
+
+    code: str | None = None
+    """The name of the error in answers of the server, for programs that react to it."""
 
 
 class SettingsError(RegardError):
@@ -30,7 +33,7 @@ class TokenizerError(RegardError):
 
 
 class VocabularySizeError(TokenizerError):
-    """Raised if no vocabulary of this size can be built from the text. `possible`: the nearest size that can."""
+    """Raised if the text does not give a vocabulary of the requested size. `possible`: the nearest possible size."""
 
     def __init__(self, message: str, possible: int):
         super().__init__(message)
@@ -38,11 +41,23 @@ class VocabularySizeError(TokenizerError):
 
 
 class VocabularyTooSmallError(VocabularySizeError):
-    """Raised if the vocabulary is too small for a token for every byte and every common character of the text."""
+    """Raised if the vocabulary is too small to contain every byte and every common character of the text."""
 
 
 class ModelError(RegardError):
     """Raised for an input or an analysis that the model does not support."""
+
+
+class NoCrossAttentionError(ModelError):
+    """Raised for a request that needs cross-attention, such as word alignment, to a model without it."""
+
+    code = "no_cross_attention"
+
+
+class EmptyTranslationError(ModelError):
+    """Raised if a translation by the model is to be inspected, but is empty."""
+
+    code = "empty_translation"
 
 
 class RunError(RegardError):

@@ -36,7 +36,7 @@ LONGEST_LINE = 1 << 26
 DRAFT = ".part"
 """Suffix of drafts. The draft of "a.txt" is ".a.txt.1234-89abcdef.part": process id and random digits."""
 ABANDONED = 60.0
-"""Seconds. Writing a small file takes less time, so an older draft was left by a killed process."""
+"""Age in seconds. Writing a small file takes less time, so an older draft was left by a killed process."""
 
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
@@ -157,7 +157,7 @@ def file_sha256(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise RunError(f"{path}: cannot read ({error.strerror})") from None
+        raise RunError(f"{path}: cannot be read ({error.strerror}); check the permissions") from None
 
 
 def _unpack(path: str | Path, raw: BinaryIO) -> BinaryIO:
@@ -170,7 +170,7 @@ def _unpack(path: str | Path, raw: BinaryIO) -> BinaryIO:
 
 
 def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> Iterator[list[str]]:
-    """Yield the lines of a file, many at a time, because decoding many lines at once is faster.
+    """Yield lists of lines of a file, because decoding many lines at once is faster.
 
     `where`: name of the file, for error messages. `errors`: as in `bytes.decode`.
     """
@@ -194,10 +194,10 @@ def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> I
 
 
 def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterator[list[str]]:
-    """Decode a block of complete lines: yield a list of lines. `errors`: as in `bytes.decode`.
+    """Decode a block of complete lines and yield the list of lines. `errors`: as in `bytes.decode`.
 
-    If a line is not UTF-8, the lines before it are yielded before the error is raised. For its message: `where` is the
-    name of the file, and `number` the line number of the first line.
+    If a line is not UTF-8, the lines before it are yielded, and then an error is raised. `where`: name of the file, for
+    error messages. `number`: line number of the first line.
     """
     if number == 1 and errors == "strict" and _is_utf16(block):
         raise CorpusError(where, "UTF-16, not UTF-8; convert it, e.g. iconv -f utf-16 -t utf-8", line=1)
@@ -432,7 +432,7 @@ def _sync(file: BinaryIO) -> None:
 
 
 def _take_name(draft: Path, path: Path) -> None:
-    """Rename a finished draft (temporary file or folder) to `path`. What exists at `path` is replaced."""
+    """Rename the file `draft`, or the folder `path.name` in the folder `draft`, to `path`, which is replaced."""
     if not draft.is_dir():
         os.replace(draft, path)
         return

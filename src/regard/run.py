@@ -1,4 +1,4 @@
-"""A run folder: a trained model with everything that is needed to use it. No file is unpickled, so opening it is safe.
+"""A run folder: a trained model with everything that is needed to use it. Opening one is safe: no file is unpickled.
 
 recipe.toml           all settings of the run; the version of the format; the sizes of the network
 tokenizer.*           or source.* and target.* if each side has its own vocabulary
@@ -8,7 +8,9 @@ card.json             data hashes, versions, scores (with the settings of each m
 report.html           web page with learning curves, scores and examples
 held-out.jsonl        examples not used in training, to measure how much export or pruning changes the scores
 labels.json           the labels of a classifier or tagger, in the order of the outputs of the network
-checksums.json        the SHA-256 of recipe, tokenizers, labels, weights and held-out examples, checked on loading
+dictionary.tsv        of a translator with a word vocabulary: translations of words, to replace unknown words
+checksums.json        the SHA-256 of recipe, tokenizers, labels, weights, held-out examples and dictionary, checked on
+                      loading
 knowledge.jsonl       questions and answers of a retriever; vectors.safetensors: embeddings of the questions
 checkpoints/          the state that `regard resume` continues from
 store/                token ids of the training data, removed when training ends
@@ -47,11 +49,12 @@ CARD = "card.json"
 REPORT = "report.html"
 HELD_OUT = "held-out.jsonl"
 LABELS = "labels.json"
+DICTIONARY = "dictionary.tsv"
 TOKENIZERS = tuple(f"{side}.{ending}" for side in ("tokenizer", "source", "target") for ending in ("json", "model"))
-CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, *TOKENIZERS)  # files that have a checksum
+CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, DICTIONARY, *TOKENIZERS)  # files that have a checksum
 LOCK = ".lock"  # locked by the process that trains in the folder
 PREPARING = ".preparing"
-"""File that exists while the data of a new run is prepared. `Run.create` replaces a folder in which it was left."""
+"""File in a run folder while the data is prepared. If preparation was stopped, `Run.create` clears the folder."""
 
 
 class Run:
@@ -64,10 +67,7 @@ class Run:
 
     @classmethod
     def create(cls, folder: str | Path) -> Run:
-        """Make a run folder. An existing folder must be empty, or left by a run that was stopped while it was prepared.
-
-        The latter is cleared first.
-        """
+        """Make a run folder. `folder` must be missing or empty, or contain a run whose preparation was stopped."""
         folder = cls.refuse_existing(folder)
         run = cls(folder)
         if (folder / PREPARING).is_file():
@@ -106,7 +106,7 @@ class Run:
             mark.unlink()
 
     def discard(self) -> None:
-        """Remove the run folder, because the run could not start, and the empty parent folders that `create` made."""
+        """Remove the run folder, and the parent folders that `create` made, if they are empty."""
         shutil.rmtree(self.folder, ignore_errors=True)
         for place in self._made:
             with contextlib.suppress(OSError):
@@ -213,6 +213,24 @@ class Run:
         self.checksums.write(LABELS, (json.dumps(list(labels), indent=1, ensure_ascii=False) + "\n").encode())
         self.__dict__.pop("labels", None)
 
+    @cached_property
+    def dictionary(self) -> dict[str, str]:
+        """Translations of words, by which search.replace_unknown replaces unknown words; empty if there is no file."""
+        path = self.folder / DICTIONARY
+        if not path.is_file():
+            return {}
+        self.checksums.check(DICTIONARY)
+        try:
+            entries = dict(line.split("\t") for line in path.read_text(encoding="utf-8").split("\n") if line)
+        except (OSError, ValueError) as error:
+            remedy = "take the file from a copy of the run, or delete it: unknown words are then copied"
+            raise RunError(f"{path}: cannot read the dictionary ({error}); {remedy}") from None
+        return entries
+
+    def write_dictionary(self, entries: Mapping[str, str]) -> None:
+        self.checksums.write(DICTIONARY, "".join(f"{one}\t{other}\n" for one, other in entries.items()).encode())
+        self.__dict__.pop("dictionary", None)
+
     def build_network(self) -> Network:
         """The network of this run, with newly initialized weights."""
         from regard.models import build
@@ -278,7 +296,7 @@ class Run:
         write_atomically(self.folder / CARD, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The entries of metrics.jsonl, oldest first. If a resumed run repeated steps, only their later entries."""
+        """The entries of metrics.jsonl, oldest first; for steps that a resumed run repeated, only the later entries."""
         kept: list[dict[str, Any]] = []
         for line in reversed(read_metrics(self.folder / METRICS)):
             if not kept or line["step"] <= kept[-1]["step"]:

@@ -38,7 +38,7 @@ QUIET = "dim"  # style of labels and notes
 
 @dataclass(frozen=True)
 class Command:
-    """A command, e.g. `regard train`. The dictionary COMMANDS of a module has its commands, by name."""
+    """A command, e.g. `regard train`. The dictionary COMMANDS of a module contains commands by name."""
 
     help: str
     """What the command does: the first lines of its --help."""
@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_setting(parser: Options, flag: str, path: str, metavar: str = "") -> None:
-    """Add the option `flag` for the setting `path`, e.g. "train.seed". For a boolean setting, it is a flag."""
+    """Add the option `flag` for the setting `path`, e.g. "train.seed". If the setting is boolean, it takes no value."""
     section, key = path.split(".")
     settings = all_sections()[section]
     kind, text = get_type_hints(settings)[key], brief(describe(settings)[key]).replace("%", "%%")
@@ -146,7 +146,7 @@ def brief(text: str) -> str:
 
 
 def add_scoring(parser: Parser) -> Options:
-    """Add the options that change the scores of hypotheses: penalties, --ensemble, and --set for other settings."""
+    """Add the search options that also apply to scoring: penalties, --ensemble, --batch-tokens and --set."""
     search = parser.add_argument_group("search")
     text = "average with the predictions of this run; repeatable"
     search.add_argument("--ensemble", action="append", default=[], metavar="RUN", help=text)
@@ -266,7 +266,7 @@ def show_note(text: str) -> None:
 
 
 def show_confusion(names: Sequence[str], counts: Sequence[Sequence[int]]) -> None:
-    """Print a confusion matrix (row: correct label, column: predicted label); nothing for more than 14 labels."""
+    """Print a confusion matrix (row: correct label, column: predicted label), unless there are more than 14 labels."""
     if not 0 < len(names) <= 14:
         return
     legend = "row: correct label, column: predicted label"
@@ -335,7 +335,7 @@ def show_weights(parts: Sequence[ShadedSentence]) -> None:
 
 
 def _shade(part: ShadedSentence, strongest: float) -> Text:
-    """The sentence with each word on a gray background, brighter for a larger sentence weight times word weight.
+    """The sentence with each word on a gray background; the product of sentence and word weight gives the brightness.
 
     `strongest` is the product that gets the brightest gray.
     """

@@ -73,7 +73,7 @@ def test_a_name_builds_a_new_network():
 
 
 def test_bad_requests_get_one_line():
-    with pytest.raises(ModelError, match="no encoder-decoder"):
+    with pytest.raises(ModelError, match="not an encoder-decoder"):
         gradient_reach("han")
     with pytest.raises(SettingsError, match="at least 4"):
         gradient_reach("hran", length=2)

@@ -94,7 +94,7 @@ def test_a_single_point_is_the_origin() -> None:
     assert [part.tolist() for part in plane(torch.ones(1, 6))] == [[[0.0, 0.0]], [0.0, 0.0]]
 
 
-@pytest.mark.parametrize("arch", ["transformer-tiny", "bahdanau"])
+@pytest.mark.parametrize("arch", ["transformer-tiny", "bahdanau", "bytenet", "deep-att"])
 def test_the_table_is_what_the_first_layer_reads(arch: str) -> None:
     model, source = build(TOYS[arch]), sentences([6])
     with torch.no_grad(), trace_states(model, "encoder.embed") as states:
@@ -105,7 +105,12 @@ def test_the_table_is_what_the_first_layer_reads(arch: str) -> None:
     if arch == "transformer-tiny":
         placed = placed + sinusoids(6, placed.shape[1])
     close(states["encoder.embed"][0], placed)
-    assert embedding_table(model, "decoder").shape[0] == VOCABULARY
+
+
+@pytest.mark.parametrize("arch", TOYS)
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_every_architecture_has_a_table(arch: str, side: str) -> None:
+    assert embedding_table(build(TOYS[arch]), side).shape[0] == VOCABULARY
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from regard.analysis.head_roles import (
     Evidence,
-    HeadLook,
     HeadStatistics,
+    RoleName,
     has_role,
     interval,
     rarest,
@@ -24,9 +24,9 @@ from regard.layers.hooks import attention_hooks, trace
 from regard.models.base import Seq2Seq
 from tests.toys import TOYS, VARIANTS, VOCABULARY, Sentences, build, sentences, tokens, toy
 
-SUBJECT_TO_VERB = HeadLook("syntactic", "subject → verb")
-RARE = HeadLook("rare", "rarest token")
-LINKED = HeadLook("alignment", "translated word")
+SUBJECT_TO_VERB = RoleName("syntactic", "subject → verb")
+RARE = RoleName("rare", "rarest token")
+LINKED = RoleName("alignment", "translated word")
 
 
 def everything(queries: int, keys: int) -> Tensor:
@@ -46,9 +46,9 @@ def pointed(place_T: Tensor, keys: int) -> Tensor:
 def test_offsets_are_counted_from_the_query() -> None:
     statistics = HeadStatistics()
     statistics.add(pointed(torch.tensor([0, 0, 1, 2]), 4), everything(4, 4).tril(), {})
-    [before] = statistics.evidence()[HeadLook("positional", "-1")]
+    [before] = statistics.evidence()[RoleName("positional", "-1")]
     assert (before.share, before.count) == (1.0, 3)
-    assert HeadLook("positional", "+1") not in statistics.evidence()  # the future is not seen
+    assert RoleName("positional", "+1") not in statistics.evidence()  # the future is not seen
 
 
 def test_the_rarest_is_the_rarest_in_sight() -> None:

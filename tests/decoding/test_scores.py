@@ -111,10 +111,10 @@ def test_coverage_penalises_what_was_not_looked_at():
     cover = CoveragePenalty(0.5, attention=lambda: torch.tensor([[[0.75, 0.125, 0.125]]]))
     state = cover.start(torch.zeros(1, 1), torch.tensor([[True, True, False]]))
     step = cover.wrap(lambda token, state, memory: (torch.zeros(1, 1, 4), state))
-    assert float(cover.bonus(state)) == pytest.approx(0.5 * 2 * math.log(1e-3))
+    assert float(cover.penalty(state)) == pytest.approx(0.5 * 2 * math.log(1e-3))
     for _ in range(2):
         _, state = step(torch.zeros(1, 1), state, None)
-    assert float(cover.bonus(state)) == pytest.approx(0.5 * math.log(0.25))
+    assert float(cover.penalty(state)) == pytest.approx(0.5 * math.log(0.25))
 
 
 def test_coverage_decides_between_hypotheses():
@@ -131,6 +131,6 @@ def test_coverage_decides_between_hypotheses():
     limit, tokens, memory = torch.tensor([4]), Tokens(START, END), torch.zeros(1)
     plain = beam_search(step, torch.zeros(1, 1), memory, limit, tokens, width=3)
     state = cover.start(torch.zeros(1, 1), torch.ones(1, 2, dtype=torch.bool))
-    covered = beam_search(cover.wrap(step), state, memory, limit, tokens, width=3, bonus=cover.bonus)
+    covered = beam_search(cover.wrap(step), state, memory, limit, tokens, width=3, state_penalty=cover.penalty)
     assert plain[0][0].tokens == (1,)
     assert covered[0][0].tokens == (2,)

@@ -29,9 +29,11 @@ REFUSED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "words": ({"tokenizer": {"kind": "word"}}, {"marian"}),
     "lowercase": ({"tokenizer": {"lowercase": True}}, {"marian"}),
     "window": ({"model": {"attention_window": 8}}, {"marian", "ctranslate2", "onnx"}),
+    "experts": ({"model": {"arch": "transformer-moe"}}, {"marian", "ctranslate2", "onnx"}),
     "recurrent": ({"model": {"arch": "bahdanau"}}, {"marian", "ctranslate2", "onnx"}),
     "ConvS2S": ({"model": {"arch": "convs2s"}}, {"marian", "ctranslate2", "onnx"}),
     "ByteNet": ({"model": {"arch": "bytenet"}}, {"marian", "ctranslate2", "onnx"}),
+    "Deep-Att": ({"model": {"arch": "deep-att"}}, {"marian", "ctranslate2", "onnx"}),
 }
 
 

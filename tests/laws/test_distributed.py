@@ -213,6 +213,47 @@ def test_other_architectures_too(corpus, tmp_path, arch, more):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("train.gradient_accumulation=2", "train.clip_norm=0.1", "model.experts=6")])
+def test_experts_on_different_processes(corpus, tmp_path, more):
+    """The weights of one process; and one process goes on with all experts."""
+    arch = "transformer-moe"
+    sizes = [*SIZES[arch], *settings(steps=12), *more]
+    two = train_arguments(corpus, tmp_path / "two", *sizes, "train.expert_parallel=true", arch=arch)
+    code, errors = finish(launch(["-m", "regard", *two]))
+    assert code == 0, errors
+    assert main(train_arguments(corpus, tmp_path / "one", *sizes, arch=arch)) == 0
+    assert_close(tmp_path / "two", tmp_path / "one")
+    later = ["--set", "train.max_steps=16", "--set", "train.expert_parallel=false"]
+    assert main(["resume", str(tmp_path / "two"), *later]) == 0
+    code, errors = finish(
+        launch(
+            [
+                "-m",
+                "regard",
+                "resume",
+                str(tmp_path / "one"),
+                "--set",
+                "train.max_steps=16",
+                "--set",
+                "train.expert_parallel=true",
+            ]
+        )
+    )
+    assert code == 0, errors
+    assert_close(tmp_path / "two", tmp_path / "one")
+
+
+@pytest.mark.slow
+def test_experts_that_cannot_be_divided_are_one_line(corpus, tmp_path):
+    for arch, problem in (("transformer-moe", "3 experts cannot be divided among 2"), ("bahdanau", "a model with exp")):
+        more = ["model.experts=3"] if arch == "transformer-moe" else []
+        sizes = [*SIZES[arch], *settings(steps=4), "train.expert_parallel=true", *more]
+        code, errors = finish(launch(["-m", "regard", *train_arguments(corpus, tmp_path / arch, *sizes, arch=arch)]))
+        assert code != 0
+        assert problem in errors
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", small_chats.SIZES)
 def test_conversations_too(tmp_path, arch):
     dialogues = small_chats.write_dialogues(tmp_path / "dialogues.jsonl")

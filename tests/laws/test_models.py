@@ -17,6 +17,7 @@ from regard.layers.hooks import attention_hooks, listen, trace, without_heads
 from regard.models.base import Seq2Seq
 from tests.toys import (
     CONVOLUTIONS,
+    EXPERTS,
     SOURCELESS,
     TOYS,
     VARIANTS,
@@ -29,7 +30,7 @@ from tests.toys import (
     walk,
 )
 
-WITH_SOURCE = TOYS | VARIANTS | CONVOLUTIONS
+WITH_SOURCE = TOYS | VARIANTS | EXPERTS | CONVOLUTIONS
 CASES = WITH_SOURCE | SOURCELESS
 ATTENTIVE = {name: case for name, case in WITH_SOURCE.items() if case.attends}
 

@@ -17,7 +17,7 @@ from tests.small_chats import chat_arguments, write_dialogues
 from tests.small_runs import SIZES, train_arguments, write_corpus
 
 STEPS, FEW = "train.max_steps=48", "train.max_steps=16"
-SLOW = ("chat, hierarchical", "translate, bytenet")
+SLOW = ("chat, hierarchical", "translate, bytenet", "translate, deep-att")
 
 
 @pytest.fixture(scope="module")
@@ -169,8 +169,10 @@ def rewards(folder, out, *settings):
 
 OTHERS = {
     "translate, convs2s": lambda folder, out: pairs(folder, out, "convs2s"),
+    "translate, experts": lambda folder, out: pairs(folder, out, "transformer-moe"),
     "translate, bytenet": lambda folder, out: pairs(folder, out, "bytenet"),
     "translate, reward": lambda folder, out: rewards(folder, out, "translate.method=self-critical"),
+    "translate, deep-att": lambda folder, out: pairs(folder, out, "deep-att"),
     "chat": lambda folder, out: dialogues(folder, out, "transformer-tiny"),
     "chat, hierarchical": lambda folder, out: dialogues(folder, out, "hran"),
     "classify": lambda folder, out: reviews.train_arguments(

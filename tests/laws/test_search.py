@@ -19,9 +19,21 @@ from regard.decoding.greedy import Sample, extend_paths, sampling
 from regard.decoding.hypothesis import Hypothesis, Tokens, follow_beams, keep_rows
 from regard.decoding.penalties import LengthPenalty
 from regard.models.base import Seq2Seq
-from tests.toys import CONVOLUTIONS, SOURCELESS, TOYS, VARIANTS, VOCABULARY, Sentences, close, sentences, sizes, tokens
+from tests.toys import (
+    CONVOLUTIONS,
+    EXPERTS,
+    SOURCELESS,
+    TOYS,
+    VARIANTS,
+    VOCABULARY,
+    Sentences,
+    close,
+    sentences,
+    sizes,
+    tokens,
+)
 
-CASES = TOYS | VARIANTS | CONVOLUTIONS | SOURCELESS
+CASES = TOYS | VARIANTS | EXPERTS | CONVOLUTIONS | SOURCELESS
 END, START = 0, 2
 SPECIAL = Tokens(START, END, never=(START, VOCABULARY - 1))
 SUM = LengthPenalty(0.0)

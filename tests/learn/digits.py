@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim.lr_scheduler import OneCycleLR
 
+from regard.layers.auxiliary import collect_auxiliary
 from regard.models.base import Seq2Seq
 from tests.toys import Sentences
 
@@ -25,7 +26,9 @@ def learn(model: Seq2Seq, draw: Draw, steps: int, peak: float) -> None:
     model.train()
     for _ in range(steps):
         source, target = draw(64)
-        loss = F.cross_entropy(model(source, target[:, :-1]).flatten(0, 1), target[:, 1:].flatten())
+        with collect_auxiliary() as added:
+            loss = F.cross_entropy(model(source, target[:, :-1]).flatten(0, 1), target[:, 1:].flatten())
+        loss = loss + sum(added.losses)
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

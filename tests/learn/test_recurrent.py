@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard import models
 from regard.models import presets
+from regard.models.deep_att import DeepAttSettings
 from regard.models.recurrent import RecurrentSettings
 from tests.learn.digits import END, START, VOCABULARY, exact_matches, learn
 from tests.toys import Sentences, toy
@@ -35,10 +36,13 @@ TOYS = {
         300,
     ),
     "gnmt": (toy("gnmt", encoder_layers=8, decoder_layers=8, width=64, embedding_width=64, dropout=0.0), 450),
+    "deep-att": (toy("deep-att", encoder_layers=2, decoder_layers=2, width=64, embedding_width=64, dropout=0.0), 500),
 }
 """Sizes that learn quickly, and for how many steps."""
 
 FAST = {("bahdanau", "reverse"): 180, ("luong-concat", "copy"): 220}  # one attends before the cell, one after
+PEAK = {"deep-att": 5e-3}
+"""The highest learning rate, if it is not 8e-3."""
 CASES = [
     pytest.param(arch, task, marks=[] if (arch, task) in FAST else pytest.mark.slow) for arch in TOYS for task in TASKS
 ]
@@ -57,7 +61,8 @@ def draw(task: Task, count: int) -> tuple[Sentences, Tensor]:
 
 
 def test_every_recurrent_preset_is_here() -> None:
-    assert set(TOYS) == {arch for arch, preset in presets("seq2seq").items() if isinstance(preset, RecurrentSettings)}
+    kinds = (RecurrentSettings, DeepAttSettings)
+    assert set(TOYS) == {arch for arch, preset in presets("seq2seq").items() if isinstance(preset, kinds)}
 
 
 @pytest.mark.parametrize(("arch", "task"), CASES)
@@ -65,5 +70,5 @@ def test_learns(arch: str, task: str) -> None:
     settings, steps = TOYS[arch]
     model = models.build(settings, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY)
     strings = partial(draw, TASKS[task])
-    learn(model, strings, FAST.get((arch, task), steps), peak=8e-3)
+    learn(model, strings, FAST.get((arch, task), steps), peak=PEAK.get(arch, 8e-3))
     assert exact_matches(model, strings) >= 0.99

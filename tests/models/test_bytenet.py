@@ -45,7 +45,7 @@ def test_the_decoder_goes_on_beyond_the_columns() -> None:
     scores_BTV = model(short, target_BT)
     columns_BCD = model.encode(short).states_BSD
     longer = F.pad(columns_BCD, (0, 0, 0, 20 - columns_BCD.shape[1]))
-    x_BTD = model.tokens(target_BT) + longer
+    x_BTD = model.embed(target_BT) + longer
     for block in model.decoder:
         x_BTD = block(x_BTD)
     close(scores_BTV, model.output(F.relu(model.last(F.relu(model.norm(x_BTD))))))

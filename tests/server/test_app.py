@@ -37,15 +37,16 @@ def test_every_answer_carries_the_headers(client, case):
 
 
 def test_errors_have_the_form_that_clients_of_the_path_expect(client):
-    assert client.get("/nothing").json() == {"error": "there is nothing at this address"}
+    assert client.get("/nothing").json() == {"error": "there is nothing at this address; see /docs"}
     error = client.get("/v1/nothing").json()["error"]
     assert error == {
-        "message": "there is nothing at this address", "type": "invalid_request_error", "param": None, "code": None,
+        "message": "there is nothing at this address; see /docs", "type": "invalid_request_error",
+        "param": None, "code": None,
     }  # fmt: skip
     refused = client.put("/translate")
     assert refused.status_code == 405
     assert "POST" in refused.headers["allow"]
-    assert refused.json() == {"error": "this address does not accept this method"}
+    assert refused.json() == {"error": "this method is not allowed here; see /docs"}
 
 
 @pytest.mark.parametrize("path", ["/page/../app.py", "/page/%2e%2e/app.py", "/page//etc/passwd", "/page/__init__.py"])

@@ -141,7 +141,7 @@ NOT_JSON = {
     b"[" * 100_000: "the JSON is nested too deeply",
     b'{"q": "\xff\xfe"}': "the body is not UTF-8",
     b'{"q": "\xed\xa0\x80"}': "the body is not UTF-8",
-    b'{"q": "\\ud800"}': "the body is not UTF-8, or contains a lone surrogate (half of a \\u pair)",
+    b'{"q": "\\ud800"}': "the body is not UTF-8, or has half a \\u surrogate pair; send valid text",
     '{"q": "a", "source": "en", "target": "it"}'.encode("utf-16"): "the body is not UTF-8",
     b"NaN": "the body: ",
 }
@@ -198,7 +198,7 @@ def test_forms_of_any_characters_are_read(client):
     answer = client.post("/translate", content=b"q=%00%1b&source=en&target=it", headers=FORM)
     assert answer.json()["translatedText"] == "\x00\x1b"
     many = client.post("/translate", content=b"a=b&" * 1001, headers=FORM)
-    assert (many.status_code, many.json()["error"]) == (400, "a form may have at most 1000 fields")
+    assert (many.status_code, many.json()["error"]) == (400, "the form has more than 1000 fields; send fewer")
     broken = client.post("/translate", content=b"--x", headers={"Content-Type": "multipart/form-data"})
     assert broken.status_code == 400
 

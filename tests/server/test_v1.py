@@ -1,11 +1,14 @@
 """The routes of /v1: what Regard knows, in its own form; errors in OpenAI's."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
 
-from regard.errors import ModelError
+import regard.server
+from regard.errors import EmptyTranslationError, ModelError, NoCrossAttentionError
 from regard.server.batching import QueueFull, TooLate
 from regard.server.v1 import ModelList, Results, TaskList
 from regard.tasks.translate.api import Results as Translations
@@ -117,6 +120,16 @@ def test_looking_inside(client, runs):
     assert how == {"deadline": 30.0}
     runs["en-it"].trouble = ModelError('the model has no attention layer named "x"')
     assert client.post("/v1/inspect", json=asked).status_code == 400
+
+
+def test_the_page_reacts_to_the_codes_of_errors(client, runs):
+    """The page must not depend on the wording of a message."""
+    page = Path(regard.server.__file__).parent / "page"
+    known = set(re.findall(r'error\.code [!=]== "(\w+)"', "".join(path.read_text() for path in page.rglob("*.js"))))
+    assert known == {NoCrossAttentionError.code, EmptyTranslationError.code}
+    for error in (NoCrossAttentionError, EmptyTranslationError):
+        runs["en-it"].trouble = error("no")
+        assert client.post("/v1/inspect", json={"model": "en-it", "text": "a"}).json()["error"]["code"] == error.code
 
 
 def test_a_task_has_a_route(client, runs):

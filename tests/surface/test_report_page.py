@@ -119,6 +119,24 @@ def test_what_is_missing_is_left_out(show: Show, data: dict[str, Any], expected:
     assert page.get_by_text("Nothing has been recorded").count() == (not expected)
 
 
+def test_experts_show_their_load(show: Show) -> None:
+    layers = {
+        "encoder.1.experts": {"importance": [0.4, 0.6], "load": [0.25, 0.75], "dropped": 0.125},
+        "decoder.1.experts": {"load": [0.5, 0.5]},
+        "other": {"share": 0.5},
+    }
+    page = show({"card": {"layers": layers}})
+    assert headings(page) == ["Experts", "Settings and card"]
+    labels = [figure.get_attribute("aria-label") for figure in page.locator("svg[role=img]").all()]
+    assert labels == [
+        "encoder.1.experts: load 25.0 %, 75.0 %; 12.5 % dropped",
+        "decoder.1.experts: load 50.0 %, 50.0 %; 0.0 % dropped",
+    ]
+    assert page.locator("figure rect").count() == 4
+    said = page.locator(".margin p").first.inner_text()
+    assert "the least busy expert had 0.50 times, the busiest 1.50 times as much" in said
+
+
 def test_theme_button_turns_the_page_and_is_remembered(show: Show) -> None:
     page = show(run(), scheme="dark")
     paper = "getComputedStyle(document.body).backgroundColor"

@@ -123,7 +123,8 @@ def test_no_time_is_shown_if_only_patience_ends_training(monkeypatch, capsys):
     assert second.endswith("1:00 left at most")
 
 
-def test_share_done_is_by_updates_or_minutes():
+def test_share_done_is_by_updates_minutes_or_flops():
+    assert share_done(TrainingProgress(step=1, flops=9e14), TrainSettings(max_flops=1e15)) == 0.9
     assert share_done(TrainingProgress(step=25), TrainSettings(max_steps=100)) == 0.25
     assert share_done(TrainingProgress(step=25, seconds=30), TrainSettings(max_steps=100, max_minutes=1)) == 0.5
 

@@ -35,7 +35,7 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 
 
 def align(weights_TS: Tensor, rule: Rule = "cover", *, backward_ST: Tensor | None = None) -> Links:
-    """Align words: return links (source word, target word) chosen by `rule` from the weights of target on source words.
+    """Align words: return links (source word, target word) chosen by `rule` from attention weights.
 
     Set 1 links each target word to the source word with the largest weight, set 2 each source word to the target word
     with the largest weight. A word whose weights are all zero gets no link. The rule "target" takes set 1, "source" set

@@ -147,9 +147,11 @@ def integrated(
 
     The gradients are taken at `steps` points on the straight line. The values of a row sum to log p(input) - log
     p(baseline) of its output token, up to an error `gap_T`, which more steps make smaller. `rule` is "gauss"
-    (Gauss-Legendre points and weights) or "midpoint" (midpoints of equal steps). If nothing is added to the embedding
-    (rotary or no positional encoding), a layer norm maps an input and a small multiple of it to the same vector. A
-    baseline of zeros then gives a large gap; use a token as the baseline.
+    (Gauss-Legendre points and weights) or "midpoint" (midpoints of equal steps).
+
+    With a baseline of zeros, the points of the line are multiples of x. If a model is pre-norm and adds no positions to
+    x (rotary or no positional encoding), the first layer norm maps all points to the same vector, except very close to
+    the baseline. There the output changes abruptly, so the gap is large: use a token as the baseline.
 
     Cost: `steps` + 4 forward passes and T x `steps` backward passes, in batches.
     """

@@ -1,6 +1,6 @@
-"""The lectures' table of layers, measured: operations per layer, sequential operations, and maximum path length.
+"""Table 1 of the Transformer paper, measured: operations per layer, sequential operations, maximum path length.
 
-Table 1 of "Attention Is All You Need" (Vaswani et al. 2017) compares self-attention, recurrent, convolutional and
+The table in "Attention Is All You Need" (Vaswani et al. 2017) compares self-attention, recurrent, convolutional and
 restricted self-attention layers for n tokens of width d. Here each entry is measured on a layer of Regard:
 
 - operations: FLOPs, counted while the layer runs on the meta device, where tensors have shapes but no data. As in the
@@ -10,8 +10,8 @@ restricted self-attention layers for n tokens of width d. Here each entry is mea
   times the sequential operations of a layer. An output depends on an input if its gradient is not zero. Recurrent and
   convolutional layers look to the left, as in decoders.
 
-Exponents are slopes of a line fitted to the logarithms. A logarithm of n, the path length of dilated convolutions, has
-no exponent: the slope is small and decreases with n.
+Exponents are slopes of a line fitted to the logarithms of lengths and values. The path length of dilated convolutions
+grows with log n: its slope is small and decreases with n.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ LayerFunction = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class LayerKind:
-    """A row of the table: what the theory says, and how to make the layer."""
+    """A row of the table: the values that the theory gives, as text, and a function that builds the layer."""
 
     layer: str
     operations: str
     sequential: str
     path: str
     make: Callable[[int, int], LayerFunction]
-    """make(width, height): the layer at this height of a stack, from 0."""
+    """make(width, height) builds the layer number `height` (from 0) of a stack."""
 
 
 def _attention(width: int, height: int) -> LayerFunction:
@@ -123,7 +123,7 @@ def _measure(kind: LayerKind) -> dict[str, Any]:
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """The slope of a line fitted to the values against the sizes, both logarithmic: b in a size^b."""
+    """The exponent b for which a size^b fits the values best: the slope of a line through their logarithms."""
     return round(float(np.polyfit(np.log(sizes), np.log(values), 1)[0]), 6) + 0.0  # no -0.0
 
 
@@ -149,7 +149,7 @@ def layers_to_connect(kind: LayerKind, length: int) -> int:
 
 
 def _dependencies(layer: LayerFunction, length: int) -> Tensor:
-    """[t, s]: whether output t depends on input s, because its gradient is not zero."""
+    """A mask [t, s] that is True if the gradient of output t with respect to input s is not zero."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         x_TSD = torch.randn(1, length, 4).expand(length, -1, -1).clone().requires_grad_()

@@ -1,4 +1,4 @@
-"""The dependency path of an encoder, measured: how strongly, and over how many operations, outputs depend on inputs.
+"""Measure dependency paths in an encoder: how strongly, and over how many operations, outputs depend on inputs.
 
 Dependencies between distant tokens are easier to learn if the path between them through the network is short
 (Hochreiter et al. 2001; Vaswani et al. 2017, section 4). Two measurements for any encoder-decoder:
@@ -28,28 +28,28 @@ from regard.models import build, settings_of, size_names
 from regard.models.base import Seq2Seq
 
 WORDS = 64  # size of the vocabularies of a model that is built here
-FIRST_ID = 4  # the ids below are special tokens
+FIRST_ID = 4  # smaller ids are special tokens
 LENGTH = 64
 PROBES = 16
-SHARE = 0.01
+SHARE = 0.01  # of the gradient at distance 0: up to the reach, the gradient is at least so large
 
 
 def gradient_reach(
     model: Seq2Seq | str, *, length: int = LENGTH, probes: int = PROBES, seed: int = 1
 ) -> dict[str, Any]:
-    """Measure the encoder of a network, or of a new network of an architecture, on random texts of `length` tokens.
+    """Measure how strongly outputs of an encoder depend on distant inputs, on random texts of `length` tokens.
 
-    Returns data for JSON:
+    `model` is a network, or the name of an architecture, of which a new network is built. Returns data for JSON:
 
         name                      the architecture, or the class of the network
         length                    tokens per text
         distances, gradient       the norm of the gradient at each distance, relative to distance 0
-        reach                     the largest distance at which it is at least 1 % of the value at distance 0
-        steps                     pairs of a distance and the number of sequential operations over it
-        steps_exponent            the growth of the last two numbers: 0 if they are constant, near 1 if proportional
+        reach                     the largest distance at which the gradient is at least 1 % of its value at distance 0
+        steps                     pairs (distance, sequential operations of the encoder on distance + 1 tokens)
+        steps_exponent            slope of log operations over log distance: 0 if constant, 1 if proportional
 
-    `probes`: number of random pairs of an output position and a direction. Takes a few seconds; the largest
-    architectures need about 15, most of it to initialize the weights.
+    `probes`: number of outputs whose gradient is measured, each in one random direction. Takes a few seconds, with the
+    largest architectures about 15.
     """
     if length < 4:
         raise SettingsError(f"gradient_reach: length is {length}, and must be at least 4")
@@ -78,24 +78,24 @@ def _build(arch: str) -> Seq2Seq:
     settings = settings_of(arch)
     network = build(settings, **dict.fromkeys(size_names(settings), WORDS)) if settings.kind == "seq2seq" else None
     if not isinstance(network, Seq2Seq):
-        raise ModelError(f"{arch} is no encoder-decoder: the dependency path is measured in their encoders only")
+        raise ModelError(f"{arch} is not an encoder-decoder; choose one, because its encoder is measured")
     return network
 
 
 def _sizes(length: int) -> list[int]:
-    """Numbers of tokens whose first and last token are 1, 4, 16 ... apart, and `length`."""
+    """The text lengths to measure: 2, 5, 17, ... (first and last token 1, 4, 16, ... apart), and `length`."""
     return [*(1 + 4**power for power in range(length.bit_length()) if 4**power < length - 1), length]
 
 
 def _texts(network: Seq2Seq, rows: int, length: int) -> Any:
-    """Random tokens without padding. The last id of a vocabulary is padding."""
+    """A batch of random tokens, without special tokens and without padding (the last id of the vocabulary)."""
     words = min(module.num_embeddings for module in network.modules() if isinstance(module, nn.Embedding))
     ids_BS = torch.randint(min(FIRST_ID, words - 2), words - 1, (rows, length))
     return SimpleNamespace(ids_BS=ids_BS, mask_BS=torch.ones_like(ids_BS, dtype=torch.bool))
 
 
 def _squared_gradients(network: Seq2Seq, length: int, probes: int) -> tuple[Tensor, Tensor]:
-    """Squared norms [P, S] of the gradients of P random projections of outputs, and the position of each output."""
+    """Squared norms [P, S] of the gradients of P outputs in random directions, and the positions of these outputs."""
     outputs_P = torch.linspace(0, length - 1, probes).round().long()
     inputs: list[Tensor] = []
 
@@ -106,7 +106,8 @@ def _squared_gradients(network: Seq2Seq, length: int, probes: int) -> tuple[Tens
     with torch.enable_grad(), listen_to_states(network, "encoder.embed", cut):
         states_BSD = network.encode(_texts(network, probes, length)).states_BSD
         if not inputs:
-            raise ModelError(f'{type(network).__name__} has no point "encoder.embed" (layers/hooks.py) to measure from')
+            name = type(network).__name__
+            raise ModelError(f'{name} has no hidden state "encoder.embed"; add its hook (layers/hooks.py)')
         states_PD = states_BSD[torch.arange(probes), outputs_P.to(states_BSD.device)]
         directions_PD = nn.functional.normalize(torch.randn(states_PD.shape), dim=-1).to(states_PD)
         (gradient_PSD,) = torch.autograd.grad((states_PD * directions_PD).sum(), inputs[0])

@@ -135,7 +135,7 @@ def seen_keys(weights_HTS: Tensor) -> Tensor:
 
 
 def _space(given_HMD: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
-    """For each head, compute which weights affect its output. `given_HMD` is G: what each of M visible keys adds to it.
+    """For each head, compute which changes of weights affect the output. `given_HMD`: G, restricted to M visible keys.
 
     Returns the projection [M, M] onto the column space of G, the dimension of the left null space of G (x G = 0), and
     the dimension of those x that also sum to zero. Singular values up to `tolerance` times the largest one count as

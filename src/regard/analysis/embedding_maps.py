@@ -19,7 +19,7 @@ class PositionPicture(NamedTuple):
     kind: str  # "sinusoidal", "learned" or "rotary"
     rows_TD: Tensor
     """One row per position. Rotary encoding: sine and cosine of the angles by which queries and keys are rotated."""
-    dots_TT: Tensor  # PE(p) . PE(q) of all positions; for sinusoids a function of |p - q| only
+    dots_TT: Tensor  # PE(p) . PE(q) for all positions p and q; for sinusoids they depend on |p - q| only
     rotation_DD: Tensor | None
     """The matrix M with PE(p + shift) = M PE(p) for every p; None for learned encodings, which have no such M."""
 
@@ -64,7 +64,7 @@ def plane(vectors_ND: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def embedding_table(model: Seq2Seq, side: str = "encoder") -> Tensor:
-    """Scaled token embeddings [V, D] of the encoder or the decoder (`side`), without positional encodings."""
+    """The token embeddings [V, D] of the encoder or decoder (`side`), scaled as in the model, without positions."""
     try:
         embed = model.get_submodule({"encoder": "encoder.embed", "decoder": "embed"}[side])
     except AttributeError:

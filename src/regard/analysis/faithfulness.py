@@ -44,7 +44,7 @@ GRID = 11  # number of shares of words, from 0 to 1, at which curves of differen
 DRAWS = 2000  # number of bootstrap samples
 
 Ways = Mapping[str, tuple[str, Mapping[str, Any]]]
-"""The explanations to compare: by its name in the table, a method of METHODS and the options of this method."""
+"""The explanations to compare: for each name in the table, a method of METHODS and the options of this method."""
 EVERY_WAY: Ways = {method: (method, {}) for method in METHODS}
 
 

@@ -10,9 +10,9 @@ the largest weight of a head is the predicted key, it is a hit. A head has a rol
     alignment    a source word that the target word translates  at least 50 %, and at least 10 points above the baseline
 
 The baseline is the share of hits of equal weights. For all roles but positional, it is the share of hits of the best
-fixed offset if that share is larger. Comparisons with the baseline use the lower end of the confidence interval of the
-share of hits, so that few sentences prove nothing. Tokens of one sentence are not independent: if shares of hits vary
-between sentences more than by chance, the interval is wider.
+fixed offset if that share is larger. Comparisons with the baseline (for "rare", also with 50 %) use the lower end of
+the confidence interval of the share of hits, so that a role is not found by chance in a few sentences. Tokens of one
+sentence are not independent: if shares of hits vary between sentences more than by chance, the interval is wider.
 
 Importance by ablation: the loss per token without the head, minus the loss with all heads. By gradient: Michel et al.
 2019, "Are Sixteen Heads Really Better than One?", E |d loss / d gate| for a gate of 1 on the head's output, one gate
@@ -40,14 +40,14 @@ FARTHEST = 12  # largest offset of the baseline, in both directions
 POSITIONAL_SHARE = 0.9  # Voita et al., section 5.1
 OVER_BASELINE = 0.1  # Voita et al., section 5.2
 MOST = 0.5  # smallest share of hits that counts as "most cases"
-TIMES_CHANCE = 2.0  # a head with the role "rare" has this many times the hits of equal weights
+TIMES_BASELINE = 2.0  # a head with the role "rare" has at least this many times the baseline
 COMMON = 0.5  # an offset is a role only if this share of all queries has a key at that offset
 FEWEST_SENTENCES = 20  # with fewer sentences, no head has a role
 NORMAL_95 = 1.96  # a 95 % interval of a normal distribution, in standard deviations
 
 
-class HeadLook(NamedTuple):
-    """A role to test heads for: its kind, e.g. "positional", and its name, e.g. "-1" (offset) or "subject → verb"."""
+class RoleName(NamedTuple):
+    """A role that a head can have: kind, e.g. "positional", and name, e.g. "-1" (an offset) or "subject → verb"."""
 
     kind: Kind
     name: str
@@ -129,7 +129,7 @@ class RoleCounts:
         return sum(self.trials)
 
     def evidence(self, kind: Kind) -> list[Evidence]:
-        """For each head, how often it looked where the role predicts, beside chance; `kind` is the kind of the role."""
+        """For each head, its share of hits with an interval, and the baseline; `kind` is the kind of the role."""
         hits_NH, trials_N = torch.stack(self.hits).double().cpu(), torch.tensor(self.trials).double()
         baseline = self.chance / self.count
         if kind != "positional":
@@ -140,29 +140,29 @@ class RoleCounts:
 
 
 class HeadStatistics:
-    """Statistics of the heads of one attention layer over many sentences: roles, evidence for them, confidence.
+    """Statistics of the heads of one attention layer over many sentences: roles with their evidence, and confidence.
 
     `add` counts how often the largest weight of each head is on the key that a role predicts.
     """
 
     def __init__(self) -> None:
-        self._counts: dict[HeadLook, RoleCounts] = defaultdict(RoleCounts)
+        self._counts: dict[RoleName, RoleCounts] = defaultdict(RoleCounts)
         self._largest: list[Tensor] = []
         self._queries = 0
 
-    def add(self, weights_HTS: Tensor, seen_TS: Tensor, right: Mapping[HeadLook, Tensor]) -> None:
+    def add(self, weights_HTS: Tensor, seen_TS: Tensor, right: Mapping[RoleName, Tensor]) -> None:
         """Add the attention weights of one sentence.
 
         `seen_TS` is a mask of the keys to use, e.g. all but the end token. `right` has, for each role, a mask [T, S] of
         the keys that the role predicts; positional roles are always counted and need no mask.
         """
         judged_T = seen_TS.sum(-1) > 1
-        maxima_HT = weights_HTS.masked_fill(~seen_TS, -1.0).argmax(-1)  # among the keys that count; 0 if none does
+        maxima_HT = weights_HTS.masked_fill(~seen_TS, -1.0).argmax(-1)  # among the keys of `seen_TS`; 0 if none
         queries_T, keys_S = (torch.arange(size, device=seen_TS.device) for size in seen_TS.shape)
         offsets_TS = keys_S - queries_T[:, None]
-        positions = {HeadLook("positional", f"{offset:+d}"): offsets_TS == offset for offset in OFFSETS}
-        for look, right_TS in (positions | dict(right)).items():
-            self._counts[look].add(maxima_HT, seen_TS, right_TS)
+        positions = {RoleName("positional", f"{offset:+d}"): offsets_TS == offset for offset in OFFSETS}
+        for role, right_TS in (positions | dict(right)).items():
+            self._counts[role].add(maxima_HT, seen_TS, right_TS)
         largest_HT = weights_HTS.gather(-1, maxima_HT[..., None])[..., 0]
         self._largest.append(largest_HT[:, judged_T].sum(-1).double())
         self._queries += int(judged_T.sum())
@@ -171,21 +171,21 @@ class HeadStatistics:
         """For each head [H], the mean over queries of its largest weight (the "confidence" of Voita et al. 2019)."""
         return torch.stack(self._largest).sum(0) / max(self._queries, 1)
 
-    def evidence(self) -> dict[HeadLook, list[Evidence]]:
+    def evidence(self) -> dict[RoleName, list[Evidence]]:
         """For each role, the evidence that each head has it; without roles that no query could test."""
-        return {look: counts.evidence(look.kind) for look, counts in self._counts.items() if counts.trials}
+        return {role: counts.evidence(role.kind) for role, counts in self._counts.items() if counts.trials}
 
     def roles(self) -> list[tuple[Role, ...]]:
         """For each head, its roles, the clearest first: by (lower end of the confidence interval) - baseline."""
         roles: list[list[Role]] = [[] for _ in self._largest[0]] if self._largest else []
-        for look, heads in self.evidence().items():
-            counts = self._counts[look]
-            common = look.kind != "positional" or counts.count >= COMMON * self._queries
+        for role, heads in self.evidence().items():
+            counts = self._counts[role]
+            common = role.kind != "positional" or counts.count >= COMMON * self._queries
             if not common or len(counts.trials) < FEWEST_SENTENCES:
                 continue
             for head, evidence in enumerate(heads):
-                if has_role(look.kind, evidence):
-                    roles[head].append(Role(look.kind, look.name, evidence))
+                if has_role(role.kind, evidence):
+                    roles[head].append(Role(role.kind, role.name, evidence))
         return [tuple(sorted(of, key=lambda role: role.evidence.baseline - role.evidence.low)) for of in roles]
 
 
@@ -194,15 +194,16 @@ def has_role(kind: Kind, evidence: Evidence) -> bool:
     if kind == "positional":
         return evidence.share >= POSITIONAL_SHARE and evidence.low > evidence.baseline
     if kind == "rare":
-        return evidence.low >= MOST and evidence.low >= TIMES_CHANCE * evidence.baseline
+        return evidence.low >= MOST and evidence.low >= TIMES_BASELINE * evidence.baseline
     over = evidence.low >= evidence.baseline + OVER_BASELINE
     return over and (kind == "syntactic" or evidence.share >= MOST)
 
 
 def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
-    """Wilson's 95 % interval of the share of hits, from hits and tested queries (`trials_N`) of each of N sentences.
+    """The lower and upper end of the 95 % confidence interval (Wilson 1927) of the share of hits in N sentences.
 
-    The interval is wider if the shares of the sentences vary more than by chance.
+    `hits_N` and `trials_N` are the numbers of hits and of tested queries of each sentence. If the share of hits differs
+    between sentences more than by chance, the interval is wider.
     """
     total = float(trials_N.sum())
     share = float(hits_N.sum()) / total

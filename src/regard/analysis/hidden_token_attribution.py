@@ -11,7 +11,7 @@ most `CHUNK` numbers, so memory does not grow with the length. The first call of
 because torch then imports modules.
 
 The fused attention kernel has neither a forward derivative nor a batching rule for its backward pass. A hook on every
-attention selects the explicit path, which has both.
+attention selects the explicit computation, which has both.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HiddenTokenAttribution:
         return self._square(place).diagonal()
 
     def by_distance(self, place: str) -> Tensor:
-        """Mean share of the input tokens at distance 0, 1, 2, ... to the left or right, in the layer `place`."""
+        """For distances 0, 1, 2, ...: the shares of inputs at this distance, left plus right, averaged over states."""
         square_TT = self._square(place)
         place_T = torch.arange(len(square_TT))
         distance_TT = (place_T[:, None] - place_T).abs()
@@ -115,7 +115,7 @@ def _squared_norms(run: Callable[[Tensor], dict[str, Tensor]], start_SD: Tensor)
     """
 
     def push(tangent_SD: Tensor) -> dict[str, Tensor]:
-        """For each layer, how much its T states change when the inputs move along `tangent_SD`: squared norms."""
+        """For each layer, the squared norms [T] of the derivatives of its states in the direction `tangent_SD`."""
         moved: dict[str, Tensor] = jvp(run, (start_SD,), (tangent_SD,))[1]
         return {name: move_TD.double().square().sum(-1) for name, move_TD in moved.items()}
 

@@ -49,10 +49,9 @@ def attribute_label(
 
 
 def path_gradient(score: Score, vectors_PE: Tensor, places: Sequence[float]) -> Tensor:
-    """Each token's vector times the mean gradient of `score` at the points c * `vectors_PE`, c in `places`; [P].
+    """For each of P tokens, its vector times the mean gradient of `score` at c * `vectors_PE` for all c in `places`.
 
-    `score` computes the log-probability of a label from the token vectors. `places` are numbers from 0 to 1. If
-    `places` is [1.0], this is gradient times input (Shrikumar et al. 2016).
+    `places` are numbers from 0 to 1. With `places` = [1.0], the result is gradient times input (Shrikumar et al. 2016).
     """
     slope_PE = torch.zeros_like(vectors_PE)
     for place in places:

@@ -54,13 +54,13 @@ def open_probability(log_alpha: Tensor) -> Tensor:
 
 
 class HeadGates(nn.Module):
-    """Trained gates, factors from 0 to 1: one per attention head. Called as an attention hook, it applies the gates."""
+    """One trained gate, a factor from 0 to 1, per attention head. As a listener of hooks, it multiplies the weights."""
 
     def __init__(self, heads: Mapping[str, int], gain: float = 1.0):
         """`heads` has the number of heads of each attention layer, by the name of its hook, e.g. "encoder.0.self".
 
-        The parameter of a gate, log_alpha, is `gain` times the trained `position`. It must change much faster than the
-        weights of the model at the same learning rate, so `gain` should be large.
+        The parameter of a gate, log_alpha, is `gain` times the trained `position`. `gain` should be large, so that
+        log_alpha changes much faster than the weights of the model, at the same learning rate.
         """
         super().__init__()
         self.heads, self.gain = dict(heads), gain

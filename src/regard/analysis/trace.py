@@ -46,7 +46,7 @@ class TraceSide:
         return tuple(found.values())
 
     def merge(self, x: Tensor, dim: int, *, mean: bool) -> Tensor:
-        """Merge the entries of `x` along `dim`, one per token, to one per word: the mean if `mean`, else the sum."""
+        """Along the axis `dim` of `x`, merge the entries of each word's tokens: the mean if `mean`, else the sum."""
         index = torch.tensor(self.word_of, device=x.device)
         shape = list(x.shape)
         shape[dim] = len(self.words)
@@ -165,7 +165,7 @@ def record_trace(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Readings of a trace
+# Entropy of attention weights, and likely next tokens
 
 
 class AttentionEntropy(NamedTuple):

@@ -20,7 +20,7 @@ Json = Mapping[str, Any]
 def configure(parser: Parser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", help="the comparison: a TOML file with systems and a budget")
     parser.add_argument(
-        "--out", required=True, metavar="DIR", help="folder of runs and results; the same command continues in it"
+        "--out", required=True, metavar="DIR", help="folder for runs and results; repeat the command to continue"
     )
     add_data(parser)
     budget = parser.add_argument_group("budget", "of each training; replaces the budget of the recipe")

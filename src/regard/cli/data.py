@@ -278,10 +278,7 @@ def show_split(split: Split, title: str) -> None:
 
 
 def show_written(outputs: Sequence[Path], flattened: int) -> None:
-    """Print the names of the written files, and `flattened`, the number of sentences whose tabs became spaces.
-
-    Line ends inside a sentence also become spaces and are counted.
-    """
+    """Print the names of the written files, and in how many sentences (`flattened`) tabs or line ends became spaces."""
     if outputs and not for_people():
         show_table([], [*(("wrote", path) for path in outputs), ("flattened", flattened)])
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_facts(folder: str) -> dict[str, Any]:
-    """The facts in card.json of a run, and "run", its folder; "unfinished", the step reached, if it is not finished."""
+    """The content of card.json, "run" (the folder) and, for an unfinished run, "unfinished" (the step reached)."""
     opened = Run.open(folder)
     facts: dict[str, Any] = {"run": str(opened.folder)}
     states = sorted((opened.folder / "checkpoints").glob("*.json"))
@@ -75,7 +76,7 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
 
     The model is built on the meta device, so that no memory is allocated for weights.
     """
-    from regard.models.base import count_parameters, summarize
+    from regard.models.base import count_active_parameters, count_parameters, summarize
     from regard.training.flops import count_cost
 
     settings, model = settings_of(arch), _empty_model(arch, vocabulary)
@@ -86,6 +87,7 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
         "settings": dataclasses.asdict(settings),
         "layers": summarize(model),
         "parameters": count_parameters(model),
+        "active_parameters": count_active_parameters(model),
         "flops": {unit: cost for unit, cost in units if cost and not unit.endswith("pair")},
     }
 
@@ -112,7 +114,10 @@ def show_arch(facts: dict[str, Any]) -> None:
     for layer in facts["layers"]:
         shapes = " ".join("x".join(map(str, shape)) for shape in layer["shapes"])
         layers.append((layer["name"], f"x{layer['count']}", shapes, f"{layer['parameters']:,}"))
-    show_table(["layer", "", "weights", "parameters"], [*layers, ("all", "", "", f"{facts['parameters']:,}")])
+    layers.append(("all", "", "", f"{facts['parameters']:,}"))
+    if facts["active_parameters"] < facts["parameters"]:
+        layers.append(("active per token", "", "", f"{facts['active_parameters']:,}"))
+    show_table(["layer", "", "weights", "parameters"], layers)
     flops = ", ".join(f"{amount(value)}FLOP per {name.replace('_', ' ')}" for name, value in facts["flops"].items())
     print(f"\nforward pass: {flops}; a training step takes three times that")
 
@@ -173,7 +178,7 @@ def show_card(card: dict[str, Any]) -> None:
     for key, value in card.items():
         if key == "training":
             value = {name: value[name] for name in ("step", "best_step", "seconds", "tokens", "flops", "stopped")}
-        if value and key not in ("scores", "plan"):
+        if value and key not in ("scores", "plan", "layers"):
             lines = _flat(value).split("\n")
             facts += zip([key, *[""] * (len(lines) - 1)], lines, strict=True)
     scores = [
@@ -187,6 +192,15 @@ def show_card(card: dict[str, Any]) -> None:
     if scores:
         print()
         show_table([], scores)
+    if card.get("layers"):
+        print()
+        numbers = ((layer, *item) for layer, found in card["layers"].items() for item in found.items())
+        rows = [(layer, name, _percent(value)) for layer, name, value in numbers]
+        show_table(["layer", "", "share of each expert, in %"], rows)
+
+
+def _percent(shares: Sequence[float] | float) -> str:
+    return " ".join(f"{100 * share:.1f}" for share in ([shares] if isinstance(shares, float) else shares))
 
 
 def _flat(value: Any) -> str:
@@ -221,7 +235,7 @@ def run_verify(options: argparse.Namespace) -> int:
     for name, wrong in found.items():
         print(f"{wrong or 'ok':<8} {name}")
     if not found:
-        print(f"{opened.folder}: has no checksums")
+        print(f"{opened.folder}: has no checksums; --accept stores them")
     return 2 if any(found.values()) else 0
 
 

@@ -159,12 +159,18 @@ class TrainSettings(CheckedSettings):
     """Precision of matrix products; weights stay in float32. auto: bfloat16 on a GPU that supports it, else float32."""
     fsdp: bool = False
     """Under torchrun: shard weights and optimizer state over the processes (FSDP2), for models too large for a GPU."""
+    expert_parallel: bool = False
+    """Under torchrun: each process has an equal share of the experts, and the processes exchange tokens."""
 
     def check(self) -> None:
         require(-(2**63) <= self.seed < 2**63, f"train.seed must be a signed integer of 64 bits, not {self.seed}")
         require(
             not self.fsdp or self.optimizer == "adam",
             f'train.fsdp needs train.optimizer = "adam": {self.optimizer} works on whole matrices',
+        )
+        require(
+            not self.expert_parallel or (self.optimizer == "adam" and not self.fsdp),
+            'train.expert_parallel needs train.optimizer = "adam" and train.fsdp = false',
         )
 
 
@@ -213,7 +219,7 @@ class SearchSettings(CheckedSettings):
     suppress_tokens: tuple[str, ...] = ()
     """Tokens that are never written, as spelled in the vocabulary."""
     replace_unknown: bool = False
-    """For word vocabularies: allow unknown words, and replace each by the source word with the most attention."""
+    """For word vocabularies: allow unknown words; each becomes a translation, or a copy, of the word it attends to."""
     ensemble_average: Literal["mean", "log-mean"] = "mean"
     """An ensemble averages the probabilities of its members, or their logarithms."""
     retry_failures: bool = True

@@ -39,7 +39,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise SettingsError(f"{path}: cannot read the recipe ({reason})") from None
+        raise SettingsError(f"{path}: cannot read the recipe ({reason}); check the file") from None
     except tomllib.TOMLDecodeError as error:
         hint = "" if str(path).endswith(".toml") else " (a recipe is a TOML file; give text files with --source)"
         raise SettingsError(f"{path}: not valid TOML: {error}{hint}") from None

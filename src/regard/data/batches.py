@@ -1,7 +1,7 @@
 """Batches of examples of similar length: the tensors that a model gets, and the order of the training batches.
 
-Training reads one endless stream of batches, epoch after epoch. The stream depends only on data and
-seed, so a position in the stream is enough to continue training, with one process or with many.
+Training reads one endless stream of batches, epoch after epoch. The stream depends only on data and seed, so a position
+in the stream is enough to continue training, with one process or with many.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regard.errors import TrainingError
 from regard.text.tokenizer import EOS, SOS
 
 JITTER = 0.1
-"""Items are sorted by length. This share of them counts as one token longer, so that batches differ between epochs."""
+"""Share of the items that are sorted as if they were one token longer, so that batches differ between epochs."""
 Index = NDArray[np.int64]
 """Indices of items (sentence pairs or documents) in a store."""
 
@@ -283,17 +283,17 @@ def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False)
     return [order[start:end].tolist() for start, end in pairwise(batch_bounds(sizes[order], budget))]
 
 
-def batch_bounds(longest: NDArray[np.integer], budget: int) -> list[int]:
+def batch_bounds(lengths: NDArray[np.integer], budget: int) -> list[int]:
     """Divide consecutive rows into batches: batch n has the rows result[n] to result[n + 1] - 1.
 
-    `longest`: the lengths of the rows. In a batch, the number of rows times the largest length is at most `budget`. An
+    `lengths`: those of the rows. In a batch, the number of rows times the largest length is at most `budget`. An
     empty row counts as length 1, and a row longer than `budget` is a batch of its own.
     """
-    longest = np.maximum(longest, 1)
+    lengths = np.maximum(lengths, 1)
     bounds = [0]
     row_numbers = np.arange(1, budget + 1)
-    while (start := bounds[-1]) < len(longest):
-        window = longest[start : start + max(1, budget // int(longest[start]))]
+    while (start := bounds[-1]) < len(lengths):
+        window = lengths[start : start + max(1, budget // int(lengths[start]))]
         sizes = np.maximum.accumulate(window) * row_numbers[: len(window)]
         bounds.append(start + max(1, int(np.searchsorted(sizes, budget, side="right"))))
     return bounds

@@ -1,7 +1,7 @@
 """Beam search: in each step, the W best hypotheses of each sentence are extended by one token. Also: search trees.
 
-The score of a finished hypothesis is its log-probability divided by the length penalty, plus a bonus computed from its
-state. Finished sentences are removed from the batch when a tenth of the batch is finished.
+The score of a finished hypothesis is its log-probability divided by the length penalty, plus an optional penalty (0 or
+negative) that depends on its decoder state. Finished sentences are removed when they are a tenth of the batch.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from regard.decoding.penalties import MEAN, LengthPenalty
 Stop = Literal["exact", "beam-full"]
 """exact: the search of a sentence ends when no open hypothesis can become one of its `best` results (`BeamRules`).
 
-beam-full: it ends at the latest when as many hypotheses have ended as the beam is wide.
+beam-full: the search also ends when as many hypotheses have ended as the beam is wide.
 """
 
 REMOVED_SHARE = 0.1
-"""Finished sentences are removed when they are this share of the batch, not earlier: removing copies all states."""
+"""Finished sentences are removed when they are this share of the batch. Each removal copies all states."""
 
 
 class OpenBeams(NamedTuple):
@@ -154,8 +154,8 @@ class BeamRules(NamedTuple):
     stop: Stop
     best: int
     """With stop = "exact": a search ends when no open hypothesis can still become one of the first `best` results."""
-    bonus: Callable[[Tree], Tensor] | None
-    """`bonus(state)`, [N, W], is added to the scores of hypotheses that end; it must not be above 0."""
+    state_penalty: Callable[[Tree], Tensor] | None
+    """`state_penalty(state)`, [N, W], 0 or negative, is added to the scores of hypotheses that end."""
 
 
 def beam_search(
@@ -170,7 +170,7 @@ def beam_search(
     stop: Stop = "exact",
     best: int = 1,
     constraints: Sequence[Constraint] = (),
-    bonus: Callable[[Tree], Tensor] | None = None,
+    state_penalty: Callable[[Tree], Tensor] | None = None,
     watch: Callable[[BeamState], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Find up to `width` finished hypotheses per sentence, best first; `longest_B` limits their lengths.
@@ -178,10 +178,10 @@ def beam_search(
     `step(token_BW, state, memory)` returns logits and the next decoder state; `state` and `memory` are the initial
     state and the encoded source (models/base.py). `tokens` are the special tokens. With stop = "exact", the search of a
     sentence ends when no open hypothesis can still become one of its first `best` results; with "beam-full", also when
-    `width` hypotheses have ended. `bonus(state)`, at most 0, is added to the scores of hypotheses that end. `watch` is
-    called after every step.
+    `width` hypotheses have ended. `state_penalty(state)`, 0 or negative, is added to the scores of hypotheses that end.
+    `watch` is called after every step.
     """
-    rules = BeamRules(tokens, longest_B, width, penalty, stop, best, bonus)
+    rules = BeamRules(tokens, longest_B, width, penalty, stop, best, state_penalty)
     live, finished = OpenBeams.first(longest_B), FinishedBeams.none(longest_B, width)
     token_NW = torch.full((len(longest_B), 1), tokens.start, device=longest_B.device)
     while True:
@@ -226,8 +226,8 @@ def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: Be
     ends_NC = (tried.token_NC[:, :width] == rules.tokens.end) | at_limit_N[:, None]
     score_NC = (tried.total_NC[:, :width] / rules.penalty.divisor(length)).masked_fill(~ends_NC, -torch.inf)
     if ends_NC.any():
-        if rules.bonus is not None:
-            score_NC = score_NC + rules.bonus(state).gather(1, tried.beam_NC[:, :width])
+        if rules.state_penalty is not None:
+            score_NC = score_NC + rules.state_penalty(state).gather(1, tried.beam_NC[:, :width])
         finished.add(live.row_N, score_NC, *tried.path(live, width))
     return score_NC
 

@@ -1,4 +1,4 @@
-"""Constraints on the next token: minimum length, no repeated n-grams, repetition penalty, suppressed tokens.
+"""Constraints on the next token: forced prefix, minimum length, repeated n-grams, repetition, suppressed tokens.
 
 If a constraint forbids tokens, the probabilities of the other tokens are not renormalized, so that scores are
 log-probabilities of the model.

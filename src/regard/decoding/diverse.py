@@ -24,9 +24,9 @@ class DiversityPenalty:
     """A constraint that makes a token less likely if earlier groups of hypotheses have it at the same position."""
 
     def __init__(self, strength: float, end: int):
-        """`strength` is subtracted from the log-probability of a token for each earlier hypothesis that has it there.
+        """`strength` is subtracted from the log-probability of a token, once per earlier hypothesis with this token.
 
-        The end token `end` is never made less likely.
+        Only the same position counts. The end token `end` is never made less likely.
         """
         self.strength, self.end = strength, end
         self._taken: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
@@ -45,7 +45,7 @@ class DiversityPenalty:
         self._kept.append((state.row_N.tolist(), kept.token_NC.masked_fill(dead, self.end).tolist()))
 
     def next_group(self) -> None:
-        """Call this after the search of a group: from now on, the tokens of this group are penalized too."""
+        """From now on, also penalize the tokens of the group just searched; to be called after each group."""
         for place, (rows, tokens) in enumerate(self._kept):
             for row, chosen in zip(rows, tokens, strict=True):
                 self._taken[row, place].update(token for token in chosen if token != self.end)

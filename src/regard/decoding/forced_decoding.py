@@ -22,12 +22,12 @@ def force(
     device: torch.device | None = None,
     penalty: LengthPenalty = MEAN,
     constraints: Sequence[Constraint] = (),
-    bonus: Callable[[Tree], Tensor] | None = None,
+    state_penalty: Callable[[Tree], Tensor] | None = None,
 ) -> list[Hypothesis]:
     """Score given targets: returns one hypothesis per target, with the score that a search would give it.
 
     `targets` are token ids without the end token. The caller must pass only constraints that forbid no token, such as
-    `RepetitionPenalty`. `bonus(state)` is added to the score, as in `beam_search`.
+    `RepetitionPenalty`. `state_penalty(state)` is added to the score, as in `beam_search`.
     """
     paths = [[*target, tokens.end] for target in targets]
     longest = max(map(len, paths))
@@ -39,7 +39,7 @@ def force(
         log_probs_B1V = _log_probs(logits_B1V[:, 0], next_B1, tokens)[:, None]
         log_probs_B1V = constrain(constraints, log_probs_B1V, path_BT[:, None, :place], row_B, tokens.end)
         parts.append(log_probs_B1V[:, 0].gather(-1, next_B1))
-        extras.append(bonus(state) if bonus else torch.zeros_like(parts[-1]))
+        extras.append(state_penalty(state) if state_penalty else torch.zeros_like(parts[-1]))
         token_B1 = next_B1
     made = []
     for path, log_probs, extra in zip(paths, torch.cat(parts, 1).tolist(), torch.cat(extras, 1).tolist(), strict=True):

@@ -82,7 +82,7 @@ class CoveragePenalty:
 
         return step_and_count
 
-    def bonus(self, state: Tree) -> Tensor:
+    def penalty(self, state: Tree) -> Tensor:
         """The penalty [B, W] that `beam_search` adds to scores: 0 if all source tokens are covered, else negative."""
         seen_BWS = state.seen_BWS.clamp(1e-3, 1.0)  # a single token without attention must not outweigh all others
         return self.weight * seen_BWS.log().sum(-1)

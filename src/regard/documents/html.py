@@ -92,7 +92,7 @@ class _Reader:
             self._tree.open(name, raw)
 
     def _follows_link(self) -> bool:
-        """Whether the last thing read, apart from white space, is a link: a link after it is in a list of links."""
+        """Whether the last node, apart from white space, is a link. A link after it is in a list: a text of its own."""
         before = self._tree.root[-2:]
         while before and isinstance(before[-1], Words) and not before[-1].text.strip():
             before.pop()

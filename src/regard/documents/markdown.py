@@ -116,7 +116,7 @@ class _Inline:
         return match.end()
 
     def _take_code(self, match: re.Match[str]) -> int:
-        """Add a code span up to the next run of equally many backticks (without one, the matched backticks are text).
+        """Add a code span up to the next run of equally many backticks; if there is none, the first run is text.
 
         Returns the position in the text where reading continues.
         """

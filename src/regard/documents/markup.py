@@ -124,7 +124,7 @@ def as_pieces(raw: Raw) -> list[Piece]:
 
 
 def source_of(nodes: Iterable[Node]) -> list[Piece]:
-    """Write nodes back as they were in the file: unchanged strings, and a slot for each attribute to translate (alt)."""
+    """Return nodes as they were in the file: unchanged strings, and a slot per attribute to translate (alt)."""
     found: list[Piece] = []
     for node in nodes:
         if isinstance(node, Element):
@@ -192,9 +192,8 @@ class Tree:
     def close(self, name: str, raw: Raw, rewritten: str | None = None) -> None:
         """Close the innermost open element called `name`; `raw` is its end tag.
 
-        `rewritten` is the end tag to write if the text is translated; None: `raw`.
-        Elements inside it that are still open have no end tag: their start tags become separate nodes. If no element
-        of this name is open, the end tag becomes a `Fixed` node.
+        Open elements inside this one have no end tag: their start tags become separate nodes. If no element called
+        `name` is open, the end tag becomes a `Fixed` node. `rewritten`: the end tag of a translated text; None: `raw`.
         """
         if self.innermost(name):
             self._unmatch_above(name)

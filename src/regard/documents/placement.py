@@ -1,7 +1,7 @@
 """Places markup in a translation: tags enclose the target words that translate the source words they enclosed.
 
 An element gets the span of target words that agrees best with the alignment links; markup inside it stays inside.
-Markup that encloses no words gets the gap between target words that leaves the fewest linked words on the wrong side.
+Markup that encloses no words goes into the gap between target words where the fewest links cross it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from regard.documents.markup import Alignment, Box, Break, Element, Fixed, Marked, has_letters, walk
 from regard.text.words import word_texts
 
-OUTSIDE = 0.5  # cost of a word in a span that translates words outside it; a word that belongs to the span counts 1
+OUTSIDE = 0.5  # a target word weighs 1 if it translates words inside the tags, and -OUTSIDE if it translates others
 
 Links = list[tuple[int, int]]
 Span = tuple[int, int]
@@ -89,7 +89,7 @@ class _Placer:
     """Places the markup of one text by the alignment links between its words and the words of its translation."""
 
     def __init__(self, target: Sequence[str], links: Links, replaceable: set[int] | None):
-        """`replaceable`: indices of target words that a node such as a URL may replace; None: all that translate it."""
+        """`replaceable`: indices of target words that a node such as a URL may replace; None: all linked words."""
         pairs = np.array(sorted(links), dtype=np.int64).reshape(-1, 2)
         self.source, self.target = pairs[:, 0], pairs[:, 1]
         self.size = len(target)
@@ -168,19 +168,20 @@ class _Placer:
         return target_span[0] + int(np.argmin(cost_G))
 
     def _cost(self, place: int, source_span: Span, target_span: Span) -> NDArray[np.float64]:
-        """The cost of each gap between the words of `target_span`, for markup before the source word `place`.
+        """The cost of placing markup before each word of `target_span`, and after its last word.
 
-        The cost is the number of links to words on the wrong side of the gap, plus a fraction below 1 that grows with
-        the difference between the relative positions of the markup in source and target.
+        In the source, the markup stands before the word `place`. The cost is the number of links that would cross the
+        markup, plus a fraction below 1 that grows with the difference between the relative positions of the markup in
+        source and target.
         """
         low, size = target_span[0], target_span[1] - target_span[0]
         before_T = np.bincount(self._linked(source_span[0], place, target_span) - low, minlength=size)
         after_T = np.bincount(self._linked(place, source_span[1], target_span) - low, minlength=size)
         passed_G = np.concatenate(([0], np.cumsum(before_T)))
-        wrong_G = (passed_G[-1] - passed_G) + np.concatenate(([0], np.cumsum(after_T)))
+        crossing_G = (passed_G[-1] - passed_G) + np.concatenate(([0], np.cumsum(after_T)))
         share = (place - source_span[0]) / max(source_span[1] - source_span[0], 1)
         distance_G = np.abs(np.arange(size + 1) - share * size)
-        return wrong_G + distance_G / (2 * (size + 1))
+        return crossing_G + distance_G / (2 * (size + 1))
 
     def _place_breaks(
         self, boxes: Sequence[Box], source_span: Span, target_span: Span, closed_G: NDArray[np.bool_]

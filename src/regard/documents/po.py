@@ -59,8 +59,8 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     at = 0
     for entry in entries:
         to_translate = entry.fields["msgid"].text.strip() and not any(form.text for form in entry.forms.values())
-        if to_translate and (filled := _make_slot(entry, lines, singular, draft)):
-            pieces += ["".join(lines[at : entry.start]), filled]
+        if to_translate and (slot := _make_slot(entry, lines, singular, draft)):
+            pieces += ["".join(lines[at : entry.start]), slot]
             at = max(one.end for one in entry.fields.values())
     return [*pieces, "".join(lines[at:])]
 
@@ -89,11 +89,8 @@ def _read_entries(lines: Sequence[str], name: str) -> Iterator[_Entry]:
             current.text += _read_string(line, name, number)
             current.end = number + 1
         else:
-            raise CorpusError(
-                name,
-                "broken PO syntax: neither a comment nor a part of an entry; remove the line",
-                line=number + 1,
-            )
+            problem = "broken PO syntax: neither a comment nor a part of an entry; remove the line"
+            raise CorpusError(name, problem, line=number + 1)
     if entry.fields:
         yield _checked(entry, name)
 
@@ -143,8 +140,8 @@ def _form_of_one(expression: str) -> int:
 
 
 @dataclass(frozen=True)
-class _Filled:
-    """A slot for an entry that has no translation yet; `render` writes the entry with its new translations."""
+class _EntrySlot:
+    """An entry without a translation, as a slot; `render` writes it with its new translations, marked fuzzy."""
 
     comments: Sequence[str]
     texts: Sequence[str]  # the lines from msgctxt or msgid up to the first msgstr
@@ -166,7 +163,7 @@ class _Filled:
         return "".join(made) if self.source.endswith("\n") else "".join(made).removesuffix(self.ending)
 
 
-def _make_slot(entry: _Entry, lines: Sequence[str], singular: int, draft: Draft) -> _Filled | None:
+def _make_slot(entry: _Entry, lines: Sequence[str], singular: int, draft: Draft) -> _EntrySlot | None:
     """Make the slot that writes `entry` with its translations; None if the entry has no letters to translate.
 
     `lines` are those of the file; `singular` is the index of the plural form for n = 1; `draft` collects the texts.
@@ -185,7 +182,8 @@ def _make_slot(entry: _Entry, lines: Sequence[str], singular: int, draft: Draft)
     first = min(found.start for found in entry.fields.values())
     start, end = entry.forms[names[0]].start, max(found.end for found in entry.fields.values())
     ending = "\r\n" if lines[first].endswith("\r\n") else "\n"
-    return _Filled(lines[entry.start : first], lines[first:start], forms, "".join(lines[entry.start : end]), ending)
+    source = "".join(lines[entry.start : end])
+    return _EntrySlot(lines[entry.start : first], lines[first:start], forms, source, ending)
 
 
 def _mark_fuzzy(comments: Sequence[str], ending: str) -> list[str]:

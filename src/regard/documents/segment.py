@@ -179,7 +179,7 @@ class Draft:
     segments: list[Segment] = field(default_factory=list)
 
     def add(self, nodes: Sequence[Node], escape: Escape = str, finish: Escape = str) -> list[Piece]:
-        """Add one text; return its parts of the document: strings that stay unchanged, and a slot for the translation.
+        """Add one text; return its pieces: strings that stay unchanged, and a slot for the translation.
 
         A text without letters has no slot. Markup that encloses the whole text stays unchanged. A text of more than
         MAX_NODES nodes is split. `escape` converts a translated word, and `finish` the whole translation, to the

@@ -120,6 +120,8 @@ def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
     """
     if not isinstance(recipe.model, TransformerSettings):
         return f'{program} takes encoder-decoder Transformers, and model.arch is "{recipe.model.arch}"'
+    if recipe.model.experts:
+        return f"model.experts = {recipe.model.experts}; {program} has no mixture of experts"
     window = recipe.model.attention_window
     return f"model.attention_window = {window}; {no_window}" if window > 0 else ""
 

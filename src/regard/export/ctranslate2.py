@@ -1,7 +1,7 @@
 """Export to CTranslate2 in float32, int16 or int8, by its model specification classes (`ctranslate2.specs`).
 
-Both programs store queries, keys and values in one matrix, so each tensor has exactly one counterpart. The padding
-token, always last, is removed: CTranslate2 does not need it, and cannot output a token that does not exist. The start
+Both programs store queries, keys and values in one matrix. So tensors correspond one to one, except that the matrix of
+SwiGLU is split in two. The padding token, always last, is removed, so that CTranslate2 cannot output it. The start
 token has an embedding like any other token. Positional encodings become a table, because CTranslate2's own sinusoids
 have other frequencies. All attentions of the encoder must have the same number of heads, and so must those of the
 decoder: pruned heads are replaced by heads of zeros, up to the largest number of heads.

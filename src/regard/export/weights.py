@@ -31,7 +31,7 @@ class NamePair(NamedTuple):
 
 
 class LayerNames(NamedTuple):
-    """A linear layer or a norm: our name, the names in another model format, and its role at the residual stream."""
+    """A linear layer that reads or writes the residual stream, or a norm: our name, and those in another format."""
 
     ours: str
     theirs: tuple[str, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,9 @@ from regard.layers.hooks import AttentionHook, AttentionRecord
 from regard.layers.init import glorot
 from regard.layers.kv_cache import KVCache
 from regard.layers.positional_encoding import RotaryEncoding
+
+if TYPE_CHECKING:
+    from regard.layers.rnn_cells import CellState, RecurrentCell
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Score functions: they map a query [..., T, Kq] and a key [..., S, Kk] to scores [..., T, S]. Dot-product scores also
@@ -121,7 +124,7 @@ def attend(
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
     """Call PyTorch's fused attention kernel, with scores multiplied by `scale`.
 
-    Under CPU autocast it computes in float32, because the backward pass is five times slower in bfloat16.
+    Under CPU autocast, attention is computed in float32, because its backward pass is five times slower in bfloat16.
     """
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
@@ -200,9 +203,9 @@ class SelfAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def forward(self, x_BTD: Tensor, mask_BT: Tensor | None = None) -> Tensor:
-        """Self-attention over whole sequences; `mask_BT` is False for padding. A causal layer ignores the mask.
+        """Self-attention over whole sequences; `mask_BT` is False for padding.
 
-        It needs none, because padding is at the end.
+        A causal layer ignores the mask: padding is at the end, so no real token attends to padding.
         """
         query, key, value = self.qkv(x_BTD).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         if self.rotary is not None:
@@ -270,11 +273,16 @@ class CrossAttention(nn.Module):
 # Attention inside the loop of a recurrent decoder
 
 
-class RecurrentAttention(nn.Module):
-    """Single-head attention to the source in a step of a recurrent decoder.
+class AttendingStep(NamedTuple):
+    """A step of a recurrent decoder: context vector, input of the gates (with the context), new hidden state."""
 
-    It has N = B W queries: one for each of W hypotheses of each of B sentences.
-    """
+    context_ND: Tensor
+    read_NG: Tensor
+    hidden_ND: Tensor
+
+
+class RecurrentAttention(nn.Module):
+    """Single-head attention to the source in a recurrent decoder, with N = B W queries: W hypotheses per sentence."""
 
     def __init__(self, score: str, query_width: int, memory_width: int, name: str, inner: int = 0):
         """`score` is "dot", "scaled", "general" or "additive"; `name` is the name of the attention hook.
@@ -313,6 +321,22 @@ class RecurrentAttention(nn.Module):
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         key, value = source.key.unsqueeze(1), source.value.unsqueeze(1)
         return attend(query, key, value, mask, score=self.score, tap=tap).flatten(0, 2)
+
+    def before_cell(
+        self, cell: RecurrentCell, read_TNG: Tensor, state: CellState, source: KeyValue, mask_BS: Tensor | None
+    ) -> tuple[list[AttendingStep], CellState]:
+        """Run a cell that reads the context vector: each step is attention, whose query is the hidden state, then cell.
+
+        `read_TNG` is the output of `cell.input` for T steps of N rows. Also returns the last state of the cell.
+        """
+        steps = []
+        with self.hook_for_loop() as tap:
+            for read_NG in read_TNG.unbind(0):
+                context_ND = self(state[0], source, mask_BS, tap)
+                read_NG = cell.feed_in(read_NG, context_ND)
+                state = cell(read_NG, state)
+                steps.append(AttendingStep(context_ND, read_NG, state[0]))
+        return steps, state
 
     @contextmanager
     def hook_for_loop(self) -> Iterator[AttentionHook]:
@@ -356,7 +380,7 @@ class AttentionPooling(nn.Module):
     def __init__(self, width: int, name: str):
         super().__init__()
         self.key = glorot(nn.Linear(width, width))
-        self.context = nn.Parameter(torch.randn(width) * 4.0 * width**-0.5)  # better than 1 and 12 (docs/log.md)
+        self.context = nn.Parameter(torch.randn(width) * 4.0 * width**-0.5)  # 4 is better than 1 and 12: docs/log.md
         self.tap = AttentionHook(name)
 
     def keys(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Convolutions over time as matrix products, of a whole sequence or one step at a time; weight normalization.
+"""Convolutions over time as matrix products, for a whole sequence or one step at a time; weight normalization.
 
 A convolution of kernel width k is a linear map of k inputs side by side (Gehring et al. 2017, section 3.2). So one
 matrix serves `forward` and `step`, Muon can train it, and `training/flops.py` counts it exactly.
@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 
 def windows(x_BTD: Tensor, kernel: int, dilation: int = 1, *, causal: bool) -> Tensor:
-    """The `kernel` inputs of every position side by side, [B, T, kernel D], `dilation` positions apart.
+    """For each position, join the `kernel` inputs of a convolution, `dilation` positions apart, to [B, T, kernel D].
 
-    The last input is the position itself (`causal`), or the middle input is. Inputs outside the sequence are zero.
+    The last of them is the position itself if `causal`, else the middle one. Inputs outside the sequence are zero.
     """
     reach = (kernel - 1) * dilation
     before = reach if causal else reach // 2
@@ -27,13 +27,13 @@ def windows(x_BTD: Tensor, kernel: int, dilation: int = 1, *, causal: bool) -> T
 def no_inputs(rows: int, kernel: int, dilation: int, weight: Tensor) -> Tensor:
     """The inputs before the first token of a causal convolution: zeros [B, 1, (kernel - 1) dilation, D].
 
-    `weight`: the matrix of the convolution, whose columns are `kernel` inputs.
+    `weight`: the matrix of the convolution, which has kernel D columns.
     """
     return weight.new_zeros(rows, 1, (kernel - 1) * dilation, weight.shape[1] // kernel)
 
 
 def next_window(x_BWD: Tensor, past_BWRD: Tensor, dilation: int = 1) -> tuple[Tensor, Tensor]:
-    """The last row of `windows` with `causal`, [B, W, kernel D], and the past inputs for the next step.
+    """One step of a causal convolution: its `kernel` inputs [B, W, kernel D], and the past inputs of the next step.
 
     `past_BWRD`: the R = (kernel - 1) dilation inputs before `x_BWD`. The cost does not depend on the number of tokens.
     """
@@ -44,8 +44,8 @@ def next_window(x_BWD: Tensor, past_BWRD: Tensor, dilation: int = 1) -> tuple[Te
 class WeightNormLinear(nn.Linear):
     """A linear layer with weight normalization (Salimans and Kingma 2016): row i of its matrix is gain_i v_i / |v_i|.
 
-    `weight` contains the rows v. PyTorch's parametrization would rename both parameters, and its `weight` is computed,
-    not a parameter: Muon could not train it. Here the names in the weights file are weight, bias and gain.
+    `weight` contains the rows v. In PyTorch's own weight normalization, `weight` is no parameter, so Muon cannot train
+    it; and the parameters have longer names. Here the names in the weights file are weight, bias and gain.
     """
 
     def __init__(self, inputs: int, outputs: int, variance: float = 1.0):

@@ -6,7 +6,7 @@ the kept elements are multiplied by 1 / (1 - rounded rate), so that the expectat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -32,6 +32,10 @@ class Rows(NamedTuple):
             return cls(torch.zeros(1, dtype=torch.long), total, weight=0.0)
         return cls(torch.arange(first, total, every), total)
 
+    def repeated(self, times: int) -> Tensor:
+        """The indices of the rows in a batch that has all rows `times` times, one whole batch after the other."""
+        return torch.cat([self.index_R + repeat * self.total for repeat in range(times)])
+
 
 _shared: Rows | None = None
 
@@ -51,11 +55,13 @@ def dropout_rows(rows: Rows | None) -> Iterator[None]:
         _shared = before
 
 
-def batch_seed(seed: int, position: int) -> int:
-    """The random seed of the batch with number `position`: a hash of `seed` and `position`.
+def shared_rows() -> Rows | None:
+    """The rows that this process computes, if processes share the rows of the current batch."""
+    return _shared
 
-    So the random numbers of different batches are unrelated.
-    """
+
+def batch_seed(seed: int, position: int) -> int:
+    """The random seed of batch number `position`: a hash, so that random numbers of different batches are unrelated."""
     mixed = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9) & (2**64 - 1)
     mixed = ((mixed ^ (mixed >> 31)) * 0x94D049BB133111EB) & (2**64 - 1)
     return (mixed ^ (mixed >> 29)) & (2**63 - 1)
@@ -69,11 +75,15 @@ def keep_mask(shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
     return (draws.view(torch.uint8)[:count] >= dropped).view(shape)
 
 
-def _shared_mask(shape: torch.Size, dropped: int, device: torch.device, axis: int, rows: Rows) -> Tensor:
-    """Draw the mask of the whole batch, and select the rows `rows` along the batch axis `axis`.
+def draw_for_rows(shape: torch.Size, axis: int, draw: Callable[[torch.Size], Tensor]) -> Tensor:
+    """Random numbers of this shape from `draw(shape)`: the same for a row whether or not processes share the batch.
 
-    `shape` is the shape of the part that this process computes. With R-Drop, it has every row twice.
+    If they do, draw for the whole batch, and select the rows of this process along the batch axis `axis`. `shape` is
+    the shape of the part that this process computes. With R-Drop, it has every row twice.
     """
+    rows = _shared
+    if rows is None:
+        return draw(shape)
     times, rest = divmod(shape[axis], len(rows.index_R))
     if rest:
         raise ModelError(
@@ -82,17 +92,14 @@ def _shared_mask(shape: torch.Size, dropped: int, device: torch.device, axis: in
         )
     whole = list(shape)
     whole[axis] = times * rows.total
-    index = torch.cat([rows.index_R + repeat * rows.total for repeat in range(times)])
-    return keep_mask(torch.Size(whole), dropped, device).index_select(axis, index.to(device))
+    drawn = draw(torch.Size(whole))
+    return drawn.index_select(axis, rows.repeated(times).to(drawn.device))
 
 
 class _Drop(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, x: Tensor, dropped: int, axis: int) -> Tensor:
-        if _shared is None:
-            mask = keep_mask(x.shape, dropped, x.device)
-        else:
-            mask = _shared_mask(x.shape, dropped, x.device, axis, _shared)
+        mask = draw_for_rows(x.shape, axis, lambda shape: keep_mask(shape, dropped, x.device))
         context.save_for_backward(mask)
         context.scale = 256 / (256 - dropped)
         return x.mul(context.scale).mul_(mask)

@@ -87,7 +87,7 @@ class AttentionHook:
 def _call(listeners: Sequence[Listener], name: str, x: Tensor, what: str, first_axis: int = 0) -> Tensor:
     """Call each listener in turn with the hook name and x, and return x, which listeners may replace.
 
-    `what` x is, "weights" or "states", is for error messages. Listeners may change the size of the axes before
+    `what`, "weights" or "states", names x in error messages. Listeners may change the size of the axes before
     `first_axis` only.
     """
     for listener in listeners:

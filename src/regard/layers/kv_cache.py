@@ -43,7 +43,7 @@ class KVCache:
             yield part.unflatten(2, (width, -1)).transpose(1, 2)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values [B, H, R, K] in all R used slots of the cache, and a mask [B, 1, W, R] of the slots in use.
+        """Keys and values [B, H, R, K] of all R slots in use, and a mask [B, 1, W, R] of the slots of each hypothesis.
 
         A slot holds the key and value of one token. The mask is True if hypothesis w uses slot r; it is None if every
         hypothesis uses all slots.
@@ -74,10 +74,7 @@ class KVCache:
         return self._with(room, owns_BWR, self.length, self._compact_at)
 
     def _compacted(self) -> KVCache:
-        """Return a cache without slots that no hypothesis uses.
-
-        It has free slots for the next COMPACT_AFTER decoding steps.
-        """
+        """Return a cache without unused slots, and with free slots for the next COMPACT_AFTER decoding steps."""
         width, soon = self._owns_BWR.shape[1], COMPACT_AFTER * self._owns_BWR.shape[1]
         owned_BR = F.pad(self._owns_BWR.any(1), (0, self._room.shape[3] - self.used))
         count = int(owned_BR.sum(1).max())  # sentences that use fewer slots keep some unused ones

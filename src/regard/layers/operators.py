@@ -74,16 +74,15 @@ def tensors_in(tree: Any) -> list[Tensor]:
 
 
 class OperationCount(NamedTuple):
-    """Operations of a forward pass."""
+    """The result of `count_operations`."""
 
     flops: float
     sequential: int
-    """The longest chain of operators of which each needs the result of the one before: no number of processors can
-    compute them at the same time."""
+    """The longest chain of operators of which each needs the result of the one before."""
 
 
 def count_operations(run: Callable[[], object]) -> OperationCount:
-    """Count FLOPs and sequential operators of `run`, without gradients. Attention is counted with explicit weights."""
+    """Count FLOPs and sequential operators of `run`, without gradients. Attention computes explicit weights."""
     flops = 0.0
     depth: dict[torch.UntypedStorage, int] = {}  # the number of operators before the data of a storage is known
 
@@ -94,6 +93,6 @@ def count_operations(run: Callable[[], object]) -> OperationCount:
         for tensor in operator.written:  # none if the result is a view
             depth[tensor.untyped_storage()] = before + bool(operator.read)
 
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), watch_operators(note):  # no FLOPs are known of fused kernels
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), watch_operators(note):  # FLOPs of fused kernels are unknown
         run()
     return OperationCount(flops, max(depth.values(), default=0))

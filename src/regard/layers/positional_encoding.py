@@ -117,8 +117,8 @@ class NoPositions(nn.Module):
 def position_layer(kind: str, join: str, width: int, longest: int) -> nn.Module:
     """Build the layer that adds (`join` = "add") or concatenates positional encodings of a `kind` to token embeddings.
 
-    `kind` is "sinusoidal", "learned" (for at most `longest` positions), "rotary" or "none". For "none" and for
-    "rotary", which rotates queries and keys in attention instead, the layer changes nothing.
+    `kind` is "sinusoidal", "learned" (for at most `longest` positions), "rotary" or "none". With "none" and
+    "rotary", the layer changes nothing: rotary encoding is applied to queries and keys, in `SelfAttention`.
     """
     if kind in ("none", "rotary"):
         return NoPositions()

@@ -148,10 +148,10 @@ class RecurrentLayer(nn.Module):
 
 
 class PackedLayout:
-    """The order of the P real tokens of N padded sequences in packed form.
+    """Converts N padded sequences to packed form, which has only their P real tokens, and back.
 
-    First the first tokens of all sequences, then all second tokens, and so on; in each step the longest sequence comes
-    first.
+    The packed order: the first tokens of all sequences, then all second tokens, and so on; in each step, the token of
+    the longest sequence comes first.
     """
 
     def __init__(self, mask_NS: Tensor):
@@ -211,8 +211,8 @@ class _RunGRU(torch.autograd.Function):
     """Runs a GRU over packed sequences, with a backward pass that is written by hand.
 
     A step is h' = n + z (h - n), with gates r, z = sigmoid(read + U h) and candidate n = tanh(read + r (U h + b)).
-    `read` is the part that depends on the input. The longest sequence is the first row. So from one step to the next,
-    the last rows end in forward direction; in backward direction rows are added at the end, with a state of zeros.
+    `read` is the part that depends on the input. The longest sequence is the first row. So in forward direction, the
+    last rows end from step to step; in backward direction, rows with a state of zeros are added at the end.
     """
 
     @staticmethod

@@ -30,6 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers.crf import LinearChainCRF
+from regard.layers.experts import MixtureOfExperts
 from regard.layers.hooks import AttentionRecord
 
 
@@ -240,6 +241,23 @@ class TaggerModel(Network):
             yield Example(partial(lambda sentences: self(sentences) @ self.crf.transitions, inputs), amounts)
 
 
+class TokenEmbedding(nn.Module):
+    """Token embeddings without positions, multiplied by sqrt(width).
+
+    So the layers get inputs of variance 1, and a matrix that is shared with the output layer has small weights. A model
+    has its embeddings at `encoder.embed` and `embed`, where analysis reads `tokens` and `scale`.
+    """
+
+    def __init__(self, vocabulary: int, width: int):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.tokens.weight, std=width**-0.5)
+        self.scale = math.sqrt(width)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.tokens(ids) * self.scale
+
+
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
@@ -261,6 +279,12 @@ def mask_or_none(mask_BS: Tensor) -> Tensor | None:
 def count_parameters(model: nn.Module) -> int:
     """Number of parameters of a model; a matrix that several layers share counts once."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def count_active_parameters(model: nn.Module) -> int:
+    """Number of parameters without those of experts that do not compute a given token."""
+    layers = (module for module in model.modules() if isinstance(module, MixtureOfExperts))
+    return count_parameters(model) - sum(layer.inactive_parameters for layer in layers)
 
 
 def summarize(model: nn.Module) -> list[dict[str, Any]]:

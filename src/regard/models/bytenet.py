@@ -1,10 +1,10 @@
 """ByteNet: "Neural Machine Translation in Linear Time", Kalchbrenner et al. 2016, the network for translation.
 
 Encoder and decoder are stacks of residual blocks with dilated convolutions, on characters. There is no attention: the
-decoder is stacked on the encoder, and its step t reads column t of the encoder output. The two have different lengths,
-so the source of |s| tokens is first extended to |t'| = a |s| + b columns by a learned padding vector; the paper has
-a = 1.2 and b = 0 for English to German. The decoder goes on until it writes the end token (dynamic unfolding). Beyond
-|t'| columns it reads zeros. Time and memory are linear in the lengths of the sentences.
+decoder is stacked on the encoder, and its step t reads column t of the encoder output. A target is often longer than
+its source, so the source of |s| tokens is first extended to |t'| = a |s| + b columns by a learned padding vector; the
+paper has a = 1.2 and b = 0 for English to German. The decoder goes on until it writes the end token (dynamic
+unfolding). Beyond |t'| columns it reads zeros. Time and memory are linear in the lengths of the sentences.
 
 A block (figure 3 of the paper, left): norm, ReLU, 1 x 1 convolution to half the width, norm, ReLU, dilated convolution,
 norm, ReLU, 1 x 1 convolution to the full width; the result is added to the input. The dilation is 1, 2, 4, 8, 16, and
@@ -32,14 +32,14 @@ from regard.layers.convolution import next_window, no_inputs, windows
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.init import glorot
-from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, mask_or_none
+from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, TokenEmbedding, mask_or_none
 
-ROUNDING = 1e-6  # 1.1 * 10 is slightly more than 11 in floating point, but needs no twelfth column
+ROUNDING = 1e-6  # 1.1 * 10 is slightly more than 11 in floating point; it must not be rounded up to 12
 
 
 @dataclass(frozen=True)
 class ByteNetSettings(ModelSettings):
-    """Dilated convolutions on characters, without attention (Kalchbrenner et al. 2016)."""
+    """Settings of ByteNet (Kalchbrenner et al. 2016): dilated convolutions on characters, without attention."""
 
     kind: ClassVar[str] = "seq2seq"
     network: ClassVar[str] = "ByteNet"
@@ -53,7 +53,7 @@ class ByteNetSettings(ModelSettings):
     width: EvenWidth = 512
     """Width of embeddings and blocks, 2d in the paper, which has 1600; the dilated convolutions are half as wide."""
     kernel: Annotated[int, Range(1, 255)] = 3
-    """Kernel width of the dilated convolutions: the number of positions that one reads; odd."""
+    """Kernel width: the number of positions that a dilated convolution reads; must be odd."""
     dilations: Annotated[tuple[int, ...], Range(1, 65_536)] = (1, 2, 4, 8, 16)
     """Dilations of successive blocks; further blocks start again with the first."""
     length_ratio: Annotated[float, Range(1)] = 1.2
@@ -80,7 +80,7 @@ class ByteNetSettings(ModelSettings):
         return True
 
     def kept_per_token(self, length: float) -> float:
-        """Numbers kept for the backward pass for one source and one target token: inputs of norms, ReLUs, layers."""
+        """How many numbers the backward pass needs per source and target token: inputs of norms, ReLUs and layers."""
         columns = self.length_ratio * self.encoder_layers + self.decoder_layers
         return self.width * (columns * (4.5 + self.kernel / 2) + 8)
 
@@ -89,7 +89,7 @@ PRESETS: dict[str, ModelSettings] = {"bytenet": ByteNetSettings("bytenet")}
 
 
 class ResidualBlock(nn.Module):
-    """Three convolutions, each after norm and ReLU. `step` computes the newest position of a masked block."""
+    """Three convolutions, each after norm and ReLU, and a residual connection; masked in the decoder."""
 
     def __init__(self, settings: ByteNetSettings, dilation: int, *, masked: bool):
         super().__init__()
@@ -101,7 +101,7 @@ class ResidualBlock(nn.Module):
         self.drop = Dropout(settings.dropout)
 
     def forward(self, x_BTD: Tensor, real_BT1: Tensor | None = None) -> Tensor:
-        """`real_BT1` is 0 for columns that the convolution must read as zeros, else 1."""
+        """Compute the block at all positions. `real_BT1` is 0 where the convolution must read zeros, else 1."""
         inner_BTF = self._narrow(x_BTD)
         inner_BTF = inner_BTF if real_BT1 is None else inner_BTF * real_BT1
         return self._widen(x_BTD, windows(inner_BTF, self.kernel, self.dilation, causal=self.masked))
@@ -135,7 +135,7 @@ class ByteNetEncoder(nn.Module):
     def __init__(self, settings: ByteNetSettings, vocabulary: int):
         super().__init__()
         self.ratio, self.extra = settings.length_ratio, settings.length_extra
-        self.tokens = nn.Embedding(vocabulary, settings.width)
+        self.embed = TokenEmbedding(vocabulary, settings.width)
         self.padding = nn.Parameter(torch.randn(settings.width))
         self.blocks = _blocks(settings, settings.encoder_layers, masked=False)
         self.norm = nn.LayerNorm(settings.width)
@@ -143,13 +143,13 @@ class ByteNetEncoder(nn.Module):
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> EncoderOutput:
-        """Columns [B, C, D], which are zero beyond a |s| + b of a sentence, and their mask."""
+        """The columns [B, C, D] of each source sentence, zero after the last column of the sentence, and their mask."""
         length = source.ids_BS.shape[1]
         tokens = source.mask_BS.sum(1).tolist()
         columns = [self._columns(number) for number in tokens]
         longest, device = max(length, self._columns(length)), source.mask_BS.device
         mask_BC = torch.arange(longest, device=device) < torch.tensor(columns, device=device)[:, None]
-        x_BCD = self._extend(self.stream.see("embed", self.tokens(source.ids_BS)), source.mask_BS, longest)
+        x_BCD = self._extend(self.stream.see("embed", self.embed(source.ids_BS)), source.mask_BS, longest)
         mask = mask_or_none(mask_BC)
         real_BC1 = None if mask is None else mask.unsqueeze(-1).to(x_BCD)  # dtype and device
         for number, block in enumerate(self.blocks):
@@ -170,7 +170,7 @@ class ByteNetEncoder(nn.Module):
         return torch.cat([x_BSD, more_BND], dim=1)
 
     def _see(self, place: str | int, x_BCD: Tensor, length: int) -> Tensor:
-        """Show the states of the source tokens to hooks, as every encoder does, without the other columns."""
+        """Pass the states of the source tokens, without the other columns, to the hooks, which may replace them."""
         if not self.stream.listeners:
             return x_BCD
         return torch.cat([self.stream.see(place, x_BCD[:, :length]), x_BCD[:, length:]], dim=1)
@@ -184,14 +184,14 @@ class State(NamedTuple):
 
 
 class ByteNet(Seq2Seq):
-    """Encoder and decoder."""
+    """The ByteNet network: encoder, and a decoder stacked on the encoder."""
 
-    example_length: ClassVar[int] = 100  # of 1 to 3 tokens, a |s| is rounded up too much
+    example_length: ClassVar[int] = 100  # for 1 to 3 tokens, rounding up a |s| changes the cost too much
 
     def __init__(self, settings: ByteNetSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
         self.encoder = ByteNetEncoder(settings, source_vocabulary)
-        self.tokens = nn.Embedding(target_vocabulary, settings.width)
+        self.embed = TokenEmbedding(target_vocabulary, settings.width)
         self.decoder = _blocks(settings, settings.decoder_layers, masked=True)
         self.norm = nn.LayerNorm(settings.width)
         self.last = glorot(nn.Linear(settings.width, settings.width))
@@ -210,7 +210,7 @@ class ByteNet(Seq2Seq):
 
     def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
         position, columns_BCD = int(state.position_BW[0, 0]), memory.states_BSD  # the same for all hypotheses
-        x_BWD = self.stream.see("embed", self.tokens(token_BW))
+        x_BWD = self.stream.see("embed", self.embed(token_BW))
         if position < columns_BCD.shape[1]:
             x_BWD = x_BWD + columns_BCD[:, position : position + 1]
         past = []
@@ -224,11 +224,11 @@ class ByteNet(Seq2Seq):
         columns_BCD = memory.states_BSD
         more = target_BT.shape[1] - columns_BCD.shape[1]
         columns_BTD = F.pad(columns_BCD, (0, 0, 0, more))  # less than 0 cuts columns off
-        x_BTD = self.stream.see("embed", self.tokens(target_BT)) + columns_BTD
+        x_BTD = self.stream.see("embed", self.embed(target_BT)) + columns_BTD
         for number, block in enumerate(self.decoder):
             x_BTD = self.stream.see(number, block(x_BTD))
         return self._finish(x_BTD)
 
     def _finish(self, x: Tensor) -> Tensor:
-        """One more convolution and a ReLU before the output layer."""
+        """The last 1 x 1 convolution, after norm and ReLU; then ReLU and dropout, before the output layer."""
         return self.drop(self.stream.see("top", F.relu(self.last(F.relu(self.norm(x))))))

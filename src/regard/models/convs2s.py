@@ -37,7 +37,7 @@ HALF = math.sqrt(0.5)
 
 
 class Shape(NamedTuple):
-    """Sizes of one layer."""
+    """Sizes of one convolutional layer: width of its input, width of its output, kernel width."""
 
     inputs: int
     width: int
@@ -46,7 +46,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class ConvS2SSettings(ModelSettings):
-    """Convolutional encoder-decoder with attention in every decoder layer (Gehring et al. 2017)."""
+    """Settings of ConvS2S (Gehring et al. 2017): convolutions, and attention in every decoder layer."""
 
     kind: ClassVar[str] = "seq2seq"
     network: ClassVar[str] = "ConvS2S"
@@ -62,9 +62,9 @@ class ConvS2SSettings(ModelSettings):
     kernel: Annotated[int, Range(1, 255)] = 3
     """Kernel width of every layer: the number of tokens that a convolution reads; odd."""
     encoder_groups: tuple[tuple[int, int, int], ...] = ()
-    """Layers of different sizes, as [number, width, kernel], e.g. [[9, 512, 3], [2, 2048, 1]]; replaces the above."""
+    """Encoder layers as groups [number, width, kernel], e.g. [[9, 512, 3], [2, 2048, 1]]; if empty, all are equal."""
     decoder_groups: tuple[tuple[int, int, int], ...] = ()
-    """The same for the decoder."""
+    """Decoder layers as groups, like encoder_groups."""
     embedding_width: Width = 512
     """Width of the token embeddings, of the encoder outputs and of the attention."""
     output_width: Annotated[int, Range(0, 65_536)] = 0
@@ -104,7 +104,7 @@ class ConvS2SSettings(ModelSettings):
 
     @property
     def keep(self) -> float:
-        """The probability of not being dropped, p in the paper."""
+        """The share of elements that dropout keeps, p in the paper."""
         return 1.0 - self.dropout
 
     def encoder_shapes(self) -> list[Shape]:
@@ -123,7 +123,7 @@ class ConvS2SSettings(ModelSettings):
                 inputs = width
 
     def kept_per_token(self, length: float) -> float:
-        """Numbers kept for the backward pass for one source token and one target token: windows, gates, attention."""
+        """How many numbers the backward pass needs per source and target token: windows, gates, attention."""
         both = (*self.encoder_shapes(), *self.decoder_shapes())
         layers = sum(shape.kernel * shape.inputs + 3 * shape.width for shape in both)
         attention = sum(shape.width + 4 * self.embedding_width for shape in self.decoder_shapes())
@@ -174,7 +174,7 @@ class ConvLayer(nn.Module):
         self.conv = stack(conv, 2)
         self.shortcut = (
             WeightNormLinear(shape.inputs, shape.width) if shape.inputs != shape.width else nn.Identity()
-        )  # the layer of the authors' code
+        )  # the linear layer is from the authors' code
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """The output of the gated linear unit at every position, without the residual connection."""
@@ -189,7 +189,7 @@ class ConvLayer(nn.Module):
 
 
 class SourceMemory(NamedTuple):
-    """Input of the attention: keys z and values (z + e) sqrt(0.5), and the scale of a context, m sqrt(1 / m)."""
+    """Input of the attention: keys z, values (z + e) sqrt(0.5), and sqrt(m), the factor of contexts of m tokens."""
 
     source: KeyValue
     scale_B11: Tensor
@@ -205,7 +205,7 @@ class MultiStepAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def forward(self, h_BTD: Tensor, embedded_BTE: Tensor, memory: SourceMemory, mask_BS: Tensor | None) -> Tensor:
-        """State plus context; T positions in training, T hypotheses in a search."""
+        """Add the context vectors to decoder states: of T positions in training, of T hypotheses in a search."""
         query = ((self.query(h_BTD) + embedded_BTE) * HALF).unsqueeze(1)
         key, value = (part.unsqueeze(1) for part in memory.source)  # one head
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
@@ -251,7 +251,7 @@ class State(NamedTuple):
 
 
 class ConvS2S(Seq2Seq):
-    """Encoder and decoder."""
+    """The ConvS2S network: convolutional encoder, and convolutional decoder with attention in every layer."""
 
     def __init__(self, settings: ConvS2SSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()

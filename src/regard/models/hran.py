@@ -32,8 +32,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionHook, AttentionRecord, HiddenStateHook, Listener
 from regard.layers.init import glorot
 from regard.layers.rnn_cells import GRU, RecurrentLayer
-from regard.models.base import EncoderOutput, Seq2Seq, Source, mask_or_none
-from regard.models.recurrent import RecurrentEmbedding
+from regard.models.base import EncoderOutput, Seq2Seq, Source, TokenEmbedding, mask_or_none
 
 
 @dataclass(frozen=True)
@@ -94,10 +93,10 @@ class TwoLevelHooks(NamedTuple):
 
 
 class TwoLevelAttentionRecorder:
-    """Computes the two levels of attention (words, utterances) when a hook is in use; otherwise it is not needed.
+    """Passes the weights of both levels of attention (words, utterances) to the hooks; made only if a hook is in use.
 
-    In each decoder step, `context` lets the hooks replace the weights of both levels. After the last step, `record`
-    gives the weights of all steps to the hooks that record.
+    In each decoder step, `context` calls the listeners, which may replace weights. After the last step, `record` calls
+    the recorders, once with the weights of all steps.
     """
 
     def __init__(
@@ -144,7 +143,7 @@ class TwoLevelAttentionRecorder:
         return context_ND
 
     def record(self) -> None:
-        """Pass one record of the weights of all steps to the recorders of each hook."""
+        """For each hook, join the weights of all decoder steps into one record, and pass it to its recorders."""
         states = self._memory.states_BSD.unsqueeze(1)
         query = torch.cat(self._queries, dim=-2)
         for tap, steps in self._steps.items():
@@ -258,17 +257,13 @@ class HRANEncoder(nn.Module):
     def __init__(self, settings: HRANSettings, vocabulary: int):
         super().__init__()
         self.marker = settings.turn_token_id
-        self.embed = RecurrentEmbedding(vocabulary, settings.embedding_width)
+        self.embed = TokenEmbedding(vocabulary, settings.embedding_width)
         self.drop = Dropout(settings.dropout)
         self.words = RecurrentLayer("gru", settings.embedding_width, settings.width // 2, (False, True))
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> tuple[Tensor, Tensor, TurnLayout]:
-        """Encode a batch of conversations.
-
-        Returns the word states [B, S, D], the final states [B, D] of the last utterance, and the positions of
-        utterances.
-        """
+        """Encode conversations: word states [B, S, D], final states [B, D] of the last utterance, and the layout."""
         x_BSE = self.stream.see("embed", self.embed(source.ids_BS))
         rows = len(x_BSE)  # the batch size, or more if a listener has expanded one row into several
         layout = find_utterances(source.ids_BS.expand(rows, -1), source.mask_BS.expand(rows, -1), self.marker)
@@ -399,7 +394,7 @@ class HRAN(Seq2Seq):
     def __init__(self, settings: HRANSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
         self.encoder = HRANEncoder(settings, source_vocabulary)
-        self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding_width)
+        self.embed = TokenEmbedding(target_vocabulary, settings.embedding_width)
         self.decoder = HRANDecoder(settings)
         self.drop = Dropout(settings.dropout)
         self.output = nn.Linear(settings.width, target_vocabulary, bias=False)
@@ -411,11 +406,7 @@ class HRAN(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """Encode a batch of conversations.
-
-        Returns the word states and, in `extra`, the first decoder state and the keys and values of each utterance's
-        words.
-        """
+        """Encode conversations: word states and, in `extra`, the first decoder state and keys and values of words."""
         states_BSD, first_BD, layout = self.encoder(source)
         (key_BSD,) = self.decoder.word_attention.prepare(states_BSD)
         key_BULD, value_BULD = (by_utterance(x_BSD, layout.place_BUL) for x_BSD in (key_BSD, states_BSD))

@@ -17,11 +17,11 @@ from regard.layers.hooks import HiddenStateHook
 from regard.layers.positional_encoding import position_layer
 from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source
 from regard.models.transformer import Embedding, EncoderBlock, State, last_norm
-from regard.models.transformer_settings import BlockSettings
+from regard.models.transformer_settings import BlockSettings, ExpertBlockSettings
 
 
 @dataclass(frozen=True)
-class LanguageModelSettings(BlockSettings):
+class LanguageModelSettings(ExpertBlockSettings, BlockSettings):
     """Settings of a language model: a Transformer decoder without a source; embeddings and output share one matrix."""
 
     kind: ClassVar[str] = "decoder"
@@ -40,6 +40,10 @@ class LanguageModelSettings(BlockSettings):
     norm: Literal["post", "pre"] = "pre"
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
     positional_encoding: Literal["sinusoidal", "rotary", "none"] = "rotary"
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        return (self.layers,)
 
     def kept_per_token(self, length: float) -> float:
         return ACTIVATIONS_PER_UNIT * self.layers * self.width

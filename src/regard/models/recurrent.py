@@ -17,6 +17,10 @@ GNMT: "Google's Neural Machine Translation System", Wu et al. 2016. It is a deep
 layer computes attention, and every layer reads the context vector. Departures: the decoder starts from the encoder's
 last states; Bahdanau's deep output comes before the softmax.
 
+With `experts`, a mixture of experts stands below the top layer of encoder and decoder, as in Shazeer et al. 2017: its
+output goes through a sigmoid and dropout, and is added to its input. Luong's decoder has none, because input feeding
+computes one token at a time, and the balance of the experts needs the tokens of the whole batch.
+
 In all models, recurrent weights are initialized orthogonally (Bahdanau et al.), other weights by Glorot, the bias of
 the forget gate to one; embeddings are multiplied by the square root of their width; dropout is on the inputs of layers,
 not on recurrent states. The presets are smaller than the models in the papers; the recipes name both sizes.
@@ -24,7 +28,6 @@ not on recurrent states. The presets are smaller than the models in the papers; 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -36,15 +39,18 @@ from regard.config import ModelSettings
 from regard.config.ranges import EvenWidth, Layers, Range, Share, Width, require
 from regard.errors import SettingsError
 from regard.layers.attention import KeyValue, RecurrentAttention
+from regard.layers.auxiliary import target_mask
 from regard.layers.dropout import Dropout
+from regard.layers.experts import MixtureOfExperts
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.init import glorot
 from regard.layers.rnn_cells import CELLS, CellState, RecurrentLayer, unroll
-from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, mask_or_none
+from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, TokenEmbedding, mask_or_none
+from regard.models.transformer_settings import EXPERTS_PAPER, ExpertSettings
 
 
 @dataclass(frozen=True)
-class RecurrentSettings(ModelSettings):
+class RecurrentSettings(ExpertSettings):
     """Settings of recurrent encoder-decoders: Sutskever et al. 2014, Bahdanau, Luong and GNMT."""
 
     kind: ClassVar[str] = "seq2seq"
@@ -75,8 +81,16 @@ class RecurrentSettings(ModelSettings):
     """Dropout between layers."""
     tie_embeddings: Literal["target", "none"] = "none"
     """Whether target embeddings and output share one matrix (target) or not (none); needs equal widths."""
+    expert_width: Width = 1024
+    """Width of the hidden layer of each expert."""
 
     def check(self) -> None:
+        self.check_experts()
+        for side in ("encoder", "decoder") if self.experts else ():
+            require(
+                getattr(self, f"{side}_layers") > 1 or (side == "decoder" and self.attention == "luong"),
+                f"model.experts: experts stand between two layers; set model.{side}_layers to 2 or more",
+            )
         require(
             self.tie_embeddings == "none" or self.embedding_width == self.width,
             'model.tie_embeddings needs model.embedding_width = model.width; or set model.tie_embeddings = "none"',
@@ -88,7 +102,8 @@ class RecurrentSettings(ModelSettings):
 
     def paper(self) -> str:
         """The paper about this preset: its title, authors and year as one line of text."""
-        return PAPERS[self.arch.partition("-")[0]]
+        paper = PAPERS[self.arch.partition("-")[0]]
+        return f"{paper}, with {EXPERTS_PAPER}" if self.experts else paper
 
     def adds_input(self, layer: int, inputs: int, outputs: int) -> bool:
         """Whether layer number `layer` (from 1) has a residual connection; if so, `inputs` must equal `outputs`.
@@ -111,7 +126,8 @@ class RecurrentSettings(ModelSettings):
         directions = 1 if self.bidirectional == "none" else 2
         cells = 8 * self.width * (directions * self.encoder_layers + self.decoder_layers)
         attended = length * (self.width if self.attention_score == "additive" else 4) if self.attends else 0.0
-        return cells + 2 * attended + 4 * self.embedding_width
+        expert = 2 * self.active_experts * (self.expert_width + 2 * self.width) if self.experts else 0
+        return cells + 2 * attended + 4 * self.embedding_width + expert
 
 
 PRESETS: dict[str, ModelSettings] = {
@@ -166,20 +182,17 @@ def beams_to_rows(x_BWD: Tensor) -> Tensor:
     return x_BWD.flatten(0, 1)
 
 
-class RecurrentEmbedding(nn.Module):
-    """Token embeddings, multiplied by sqrt(width).
+class RecurrentExperts(nn.Module):
+    """A mixture of experts between two recurrent layers: x + drop(sigmoid(experts(x))) (Shazeer et al. 2017)."""
 
-    So the layers get inputs of variance 1, and a matrix that is shared with the output layer has small weights.
-    """
-
-    def __init__(self, vocabulary: int, width: int):
+    def __init__(self, settings: RecurrentSettings, width: int, name: str):
         super().__init__()
-        self.tokens = nn.Embedding(vocabulary, width)
-        nn.init.normal_(self.tokens.weight, std=width**-0.5)
-        self.scale = math.sqrt(width)
+        self.experts = MixtureOfExperts(settings, width, settings.expert_width, "relu", name)
+        self.drop = Dropout(settings.dropout, rows=-2)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.tokens(ids) * self.scale
+    def forward(self, x_TND: Tensor, mask_NT: Tensor | None) -> Tensor:
+        update_NTD = torch.sigmoid(self.experts(x_TND.transpose(0, 1), mask_NT))
+        return x_TND + self.drop(update_NTD.transpose(0, 1))
 
 
 class RecurrentEncoder(nn.Module):
@@ -188,7 +201,7 @@ class RecurrentEncoder(nn.Module):
     def __init__(self, settings: RecurrentSettings, vocabulary: int):
         super().__init__()
         reverse = settings.reverse_source
-        self.embed = RecurrentEmbedding(vocabulary, settings.embedding_width)
+        self.embed = TokenEmbedding(vocabulary, settings.embedding_width)
         self.drop = Dropout(settings.dropout, rows=-2)
         stack: list[RecurrentLayer] = []
         self.residual: list[bool] = []
@@ -201,6 +214,7 @@ class RecurrentEncoder(nn.Module):
             stack.append(layer)
             inputs = layer.width
         self.layers = LayerStack(stack)
+        self.experts = RecurrentExperts(settings, stack[-2].width, "encoder.experts") if settings.experts else None
         self.width = inputs
         self.stream = HiddenStateHook("encoder")
 
@@ -211,6 +225,8 @@ class RecurrentEncoder(nn.Module):
         x_SBD = self._see("embed", self.embed(source.ids_BS.t()))
         lasts = []
         for height, (layer, adds_input) in enumerate(zip(self.layers, self.residual, strict=True)):
+            if height == len(self.layers) - 1 and self.experts is not None:
+                x_SBD = self.experts(x_SBD, mask_BS)
             output_SBD, last = layer(self.drop(x_SBD), mask_SB)
             x_SBD = self._see(height, x_SBD + output_SBD if adds_input else output_SBD)
             lasts.append(last)
@@ -243,7 +259,7 @@ class RecurrentStack(nn.Module):
     """Decoder layers without attention: each layer runs over all steps before the next layer starts.
 
     `layers`: their numbers, counted from 1. `inputs`: width of the input of the lowest one. `beside`: width of an
-    additional input of every layer, such as the context vector.
+    additional input of every layer, such as the context vector. Experts, if any, stand below the top layer.
     """
 
     def __init__(self, settings: RecurrentSettings, layers: range, inputs: int, beside: int = 0):
@@ -254,6 +270,7 @@ class RecurrentStack(nn.Module):
             settings.adds_input(layer, width, settings.width) for layer, width in zip(layers, widths, strict=True)
         ]
         self.drop = Dropout(settings.dropout, rows=-2)
+        self.experts = RecurrentExperts(settings, widths[-1], "decoder.experts") if settings.experts else None
 
     def forward(
         self, x_TND: Tensor, states: Sequence[CellState], beside_TND: Tensor | None = None
@@ -263,8 +280,10 @@ class RecurrentStack(nn.Module):
         `beside_TND`, if given, is an additional input of every layer. Returns the outputs [T, N, D] of the top layer
         and the last state of each layer.
         """
-        lasts = []
+        lasts: list[CellState] = []
         for cell, adds_input, state in zip(self.cells, self.residual, states, strict=True):
+            if len(lasts) == len(self.cells) - 1 and self.experts is not None:
+                x_TND = self.experts(x_TND, target_mask())
             read = self.drop(x_TND)
             read = read if beside_TND is None else torch.cat([read, beside_TND], dim=-1)
             output_TND, last = unroll(cell, cell.input(read), state)
@@ -305,15 +324,12 @@ class BahdanauDecoder(nn.Module):
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
         bottom, *above = state.layers
-        source, mask_BS = _key_value(memory), mask_or_none(memory.mask_BS)
-        contexts, outputs = [], []
-        with self.attention.hook_for_loop() as tap:
-            for read_NG in self.bottom.input(self.drop(x_TNE)).unbind(0):
-                context_ND = self.attention(bottom[0], source, mask_BS, tap)
-                bottom = self.bottom(self.bottom.feed_in(read_NG, context_ND), bottom)
-                contexts.append(context_ND)
-                outputs.append(bottom[0])
-        context_TND, x_TND = torch.stack(contexts), torch.stack(outputs)
+        steps, bottom = self.attention.before_cell(
+            self.bottom, self.bottom.input(self.drop(x_TNE)), bottom, _key_value(memory), mask_or_none(memory.mask_BS)
+        )
+        context_TND, x_TND = (
+            torch.stack(part) for part in ([s.context_ND for s in steps], [s.hidden_ND for s in steps])
+        )
         top_TND, layers = self.upper(x_TND + x_TNE if self.adds_input else x_TND, above, context_TND)
         read = torch.cat([top_TND, x_TNE, context_TND], dim=-1)
         return torch.maximum(*self.maxout(read).chunk(2, dim=-1)), RecurrentState((bottom, *layers))
@@ -372,7 +388,7 @@ class Recurrent(Seq2Seq):
         self.origins = [max(0, lowest + layer) for layer in range(layers)]
         widths = [layer.width for layer in self.encoder.layers]
         self.bridges = LayerStack(Bridge(settings.cell, widths[origin], width) for origin in self.origins)
-        self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding_width)
+        self.embed = TokenEmbedding(target_vocabulary, settings.embedding_width)
         self.decoder: NoAttentionDecoder | BahdanauDecoder | LuongDecoder
         if settings.attention == "none":
             self.decoder = NoAttentionDecoder(settings)

@@ -2,8 +2,9 @@
 
 Departures from the paper, all optional: pre-norm, which trains without a long warm-up; GELU, Swish and SwiGLU instead
 of ReLU; learned, rotary or no positional encodings; encodings concatenated instead of added; local (sliding-window)
-self-attention in the encoder; encoder and decoder of different depth; after pruning, attention layers with fewer heads
-or without heads. Dropout is as in section 5.4 of the paper: on the embeddings and on the output of each sub-layer, not
+self-attention in the encoder; encoder and decoder of different depth; a mixture of experts as the feed-forward network
+of some blocks (Shazeer et al. 2017; `layers/experts.py`); after pruning, attention layers with fewer heads or without
+heads. Dropout is as in section 5.4 of the paper: on the embeddings and on the output of each sub-layer, not
 on the attention weights.
 """
 
@@ -14,16 +15,22 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from regard.layers.attention import CrossAttention, KeyValue, SelfAttention
+from regard.layers.auxiliary import target_mask
 from regard.layers.dropout import Dropout
+from regard.layers.experts import MixtureOfExperts, activate
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.init import glorot
 from regard.layers.kv_cache import KVCache
 from regard.layers.positional_encoding import RotaryEncoding, position_layer
 from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, mask_or_none
-from regard.models.transformer_settings import BlockSettings, EncoderSettings, TransformerSettings
+from regard.models.transformer_settings import (
+    BlockSettings,
+    EncoderSettings,
+    ExpertBlockSettings,
+    TransformerSettings,
+)
 
 
 class FeedForward(nn.Module):
@@ -39,14 +46,17 @@ class FeedForward(nn.Module):
         self.up = glorot(nn.Linear(width, parts * inner), parts)
         self.down = glorot(nn.Linear(inner, width))
 
-    def forward(self, x: Tensor) -> Tensor:
-        inner = self.up(x)
-        if self.activation == "swiglu":
-            gate, inner = inner.chunk(2, dim=-1)
-            return self.down(F.silu(gate) * inner)
-        if self.activation == "relu":
-            return self.down(F.relu(inner, inplace=True))  # its gradient needs only the output
-        return self.down(F.gelu(inner) if self.activation == "gelu" else F.silu(inner))
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The mask, which experts need, is not read."""
+        return self.down(activate(self.up(x), self.activation))
+
+
+def _feed_forward(settings: BlockSettings, name: str) -> FeedForward | MixtureOfExperts:
+    """The feed-forward network or the experts of the block with this name, e.g. "encoder.0"."""
+    width, inner, activation = settings.width, settings.ffn_width, settings.activation
+    if isinstance(settings, ExpertBlockSettings) and settings.experts_in(name):
+        return MixtureOfExperts(settings, width, inner, activation, f"{name}.experts")
+    return FeedForward(width, inner, activation)
 
 
 class Residual(nn.Module):
@@ -75,8 +85,8 @@ def zero_init_residual(model: nn.Module) -> None:
     With pre-norm, a small corpus is then learned in fewer steps (docs/log.md).
     """
     for part in model.modules():
-        if isinstance(part, SelfAttention | CrossAttention | FeedForward):
-            last = part.down if isinstance(part, FeedForward) else part.out
+        if isinstance(part, SelfAttention | CrossAttention | FeedForward | MixtureOfExperts):
+            last = part.down if isinstance(part, FeedForward | MixtureOfExperts) else part.out
             nn.init.zeros_(last.weight)
             nn.init.zeros_(last.bias)
 
@@ -111,14 +121,16 @@ class EncoderBlock(nn.Module):
 
     def __init__(self, settings: BlockSettings, name: str, *, causal: bool = False):
         super().__init__()
+        self.causal = causal
         self.self_attention = _self_attention(settings, name, causal)
-        self.feed_forward = FeedForward(settings.width, settings.ffn_width, settings.activation)
+        self.feed_forward = _feed_forward(settings, name)
         self.self_attention_residual, self.feed_forward_residual = Residual(settings), Residual(settings)
 
     def forward(self, x_BSD: Tensor, mask_BS: Tensor | None = None) -> Tensor:
         update = self.self_attention(self.self_attention_residual.enter(x_BSD), mask_BS)
         x_BSD = self.self_attention_residual.leave(x_BSD, update)
-        return self.feed_forward_residual.leave(x_BSD, self.feed_forward(self.feed_forward_residual.enter(x_BSD)))
+        update = self.feed_forward(self.feed_forward_residual.enter(x_BSD), target_mask() if self.causal else mask_BS)
+        return self.feed_forward_residual.leave(x_BSD, update)
 
     def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
         update, cache = self.self_attention.step(self.self_attention_residual.enter(x_BWD), cache)
@@ -146,23 +158,27 @@ class DecoderBlock(nn.Module):
             if heads
             else FullyPrunedAttention(settings.width)
         )
-        self.feed_forward = FeedForward(settings.width, settings.ffn_width, settings.activation)
+        self.feed_forward = _feed_forward(settings, name)
         self.self_attention_residual = Residual(settings)
         self.cross_attention_residual = Residual(settings)
         self.feed_forward_residual = Residual(settings)
 
     def forward(self, x_BTD: Tensor, memory: SourceKV, mask_BS: Tensor | None) -> Tensor:
         update = self.self_attention(self.self_attention_residual.enter(x_BTD))
-        return self._attend_and_feed(self.self_attention_residual.leave(x_BTD, update), memory, mask_BS)
+        x_BTD = self.self_attention_residual.leave(x_BTD, update)
+        return self._attend_and_feed(x_BTD, memory, mask_BS, target_mask())
 
     def step(self, x_BWD: Tensor, cache: KVCache, memory: SourceKV, mask_BS: Tensor | None) -> tuple[Tensor, KVCache]:
         update, cache = self.self_attention.step(self.self_attention_residual.enter(x_BWD), cache)
         return self._attend_and_feed(self.self_attention_residual.leave(x_BWD, update), memory, mask_BS), cache
 
-    def _attend_and_feed(self, x: Tensor, memory: SourceKV, mask_BS: Tensor | None) -> Tensor:
+    def _attend_and_feed(
+        self, x: Tensor, memory: SourceKV, mask_BS: Tensor | None, mask_BT: Tensor | None = None
+    ) -> Tensor:
         update = self.cross_attention(self.cross_attention_residual.enter(x), memory, mask_BS)
         x = self.cross_attention_residual.leave(x, update)
-        return self.feed_forward_residual.leave(x, self.feed_forward(self.feed_forward_residual.enter(x)))
+        update = self.feed_forward(self.feed_forward_residual.enter(x), mask_BT)
+        return self.feed_forward_residual.leave(x, update)
 
 
 def _self_attention(settings: BlockSettings, name: str, causal: bool) -> SelfAttention | FullyPrunedAttention:

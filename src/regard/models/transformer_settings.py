@@ -1,4 +1,4 @@
-"""Settings of the Transformer, of encoder blocks in other models, and of the text encoder.
+"""Settings of the Transformer, of its experts, of encoder blocks in other models, and of the text encoder.
 
 They are not in the files of the networks because they must be loaded without torch: translation with CTranslate2 and
 retrieval with BM25 run without torch.
@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from regard.config import ACTIVATIONS_PER_UNIT, ModelSettings
-from regard.config.ranges import Count, EvenWidth, Layers, Range, Share, Width, require
+from regard.config.ranges import Count, EvenWidth, Layers, NotNegative, Range, Share, Width, require
 from regard.errors import nearest
+
+EXPERTS_PAPER = "a mixture of experts (Shazeer et al. 2017)"
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,64 @@ class BlockSettings(ModelSettings):
 
 
 @dataclass(frozen=True)
+class ExpertSettings(ModelSettings):
+    """Base class of the settings of models that may have a mixture of experts (Shazeer et al. 2017)."""
+
+    experts: Annotated[int, Range(0, 65_536)] = 0
+    """Number of experts in each layer with experts; 0: no layer has experts."""
+    active_experts: Count = 2
+    """Number of experts that compute each token; with 1, only the balance losses train the gate."""
+    expert_capacity: NotNegative = 2.0
+    """Largest share of the tokens of a training batch per expert, in equal shares; the rest is dropped; 0: no limit."""
+    importance_weight: NotNegative = 0.1
+    """Weight of the loss that makes the sums of the gate values of all experts equal."""
+    load_weight: NotNegative = 0.1
+    """Weight of the loss that makes the numbers of tokens of all experts equal."""
+
+    def check(self) -> None:
+        super().check()
+        self.check_experts()
+
+    def check_experts(self) -> None:
+        """Raise an error if more experts are active than there are."""
+        require(
+            not self.experts or self.active_experts <= self.experts,
+            f"model.active_experts = {self.active_experts} is more than model.experts = {self.experts}",
+        )
+
+
+@dataclass(frozen=True)
+class ExpertBlockSettings(ExpertSettings):
+    """Base class of the settings of models in which experts replace the feed-forward networks of some blocks."""
+
+    expert_every: Count = 2
+    """Which blocks have experts: every second one (2), all (1), and so on; the first is the block of this number."""
+
+    def experts_in(self, block: str) -> int:
+        """Number of experts of the block with the name `block`, e.g. "encoder.1"; 0 for a feed-forward network."""
+        number = int(block.rpartition(".")[2]) + 1
+        return 0 if number % self.expert_every else self.experts
+
+    def check_experts(self) -> None:
+        super().check_experts()
+        most = max(self.depths)
+        require(
+            not self.experts or self.expert_every <= most,
+            f"model.expert_every = {self.expert_every}: no block has experts, because there are only {most} blocks",
+        )
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Number of blocks of each stack of blocks."""
+        raise NotImplementedError
+
+    def active_inner(self, ffn_width: int) -> int:
+        """Sum of the inner widths, over all blocks, that a token is computed with; `ffn_width`: that of one network."""
+        blocks, chosen = sum(self.depths), sum(depth // self.expert_every for depth in self.depths)
+        return ffn_width * (blocks + (chosen * (self.active_experts - 1) if self.experts else 0))
+
+
+@dataclass(frozen=True)
 class EncoderSettings(BlockSettings):
     """Base class of the settings of models with a stack of Transformer encoder blocks."""
 
@@ -79,7 +139,7 @@ class SmallEncoderSettings(EncoderSettings):
 
 
 @dataclass(frozen=True)
-class TransformerSettings(EncoderSettings):
+class TransformerSettings(ExpertBlockSettings, EncoderSettings):
     """Settings of the Transformer (Vaswani et al. 2017). Presets transformer-base and -big have the paper's sizes."""
 
     kind: ClassVar[str] = "seq2seq"
@@ -113,11 +173,16 @@ class TransformerSettings(EncoderSettings):
             f"model.width {self.width} is not a multiple of model.heads {self.heads}; or set model.head_width",
         )
         self.check_rotary()
+        self.check_experts()
         for place, (name, count) in enumerate(self.remaining_heads):
             guess = nearest(name, self.attentions) or '; a valid name is "encoder.0.self"'
             require(name in self.attentions, f'model.remaining_heads: there is no attention layer "{name}"{guess}')
             require(0 <= count <= self.heads, f"model.remaining_heads: {name}: choose 0 to {self.heads} heads")
             require(name not in dict(self.remaining_heads[:place]), f"model.remaining_heads: list {name} only once")
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        return self.encoder_layers, self.decoder_layers
 
     @property
     def attentions(self) -> tuple[str, ...]:
@@ -134,6 +199,9 @@ class TransformerSettings(EncoderSettings):
     def needs_joint_vocabulary(self) -> bool:
         return self.tie_embeddings == "all"
 
+    def paper(self) -> str:
+        return f"{self.about}, with {EXPERTS_PAPER}" if self.experts else self.about
+
     @property
     def suits_muon(self) -> bool:
         return True
@@ -146,7 +214,7 @@ class TransformerSettings(EncoderSettings):
 
         These are the inputs of layers and the dropout masks.
         """
-        inner = 2 * self.ffn_width * (self.encoder_layers + self.decoder_layers)
+        inner = 2 * self.active_inner(self.ffn_width)
         return inner + self.width * (10 * self.encoder_layers + 18 * self.decoder_layers + 4)
 
 
@@ -198,5 +266,16 @@ PRESETS: dict[str, ModelSettings] = {
     ),
     "transformer-base": TransformerSettings("transformer-base"),
     "transformer-big": TransformerSettings("transformer-big", width=1024, heads=16, ffn_width=4096, dropout=0.3),
+    "transformer-moe": TransformerSettings(
+        "transformer-moe",
+        encoder_layers=4,
+        decoder_layers=4,
+        width=192,
+        heads=4,
+        ffn_width=384,
+        dropout=0.3,
+        norm="pre",
+        experts=8,
+    ),
     "text-encoder": TextEncoderSettings("text-encoder"),
 }

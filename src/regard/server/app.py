@@ -69,7 +69,7 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        # Whatever the environment says, FastAPI must not send requests to collectors.
+        # FastAPI must not send data about requests to collectors, even if environment variables say so.
         telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
         middleware=layers,
         exception_handlers=dict.fromkeys(EXPECTED, handle_error),

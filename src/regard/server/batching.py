@@ -33,6 +33,7 @@ class Throughput:
     """Measures the speed of a queue, to estimate after how many seconds a refused client should retry.
 
     The speed is the total weight of the computed items (e.g. their number of characters) per second of computing.
+    Recent items count more.
     """
 
     def __init__(self) -> None:
@@ -88,9 +89,9 @@ class Batcher(Generic[Item, Result]):
     ):
         """Compute at most `size` items per batch, and at most `threads` batches at once, in threads of `pool`.
 
-        A request is refused (`QueueFull`) if with it more than `most_waiting` items or `most_requests` requests would
-        wait, or if the total weight of the waiting items would be above `most_weight`; `weigh` returns the weight of
-        an item. For FULL_SECONDS after the queue was full, only `most_requests` / 2 requests may wait, so that a new
+        A request is refused (`QueueFull`) if the queue would then have more than `most_waiting` items, more than
+        `most_requests` requests, or a total weight above `most_weight`; `weigh` returns the weight of an item. For
+        FULL_SECONDS after the queue was full, only `most_requests` / 2 requests may wait, so that a new
         request gets its first batch sooner.
         """
         self.size, self.threads = size, threads

@@ -28,7 +28,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class RequestBody(BaseModel):
-    """Base class of request bodies of other APIs. Types are strict ("3" is no number); unknown fields are ignored."""
+    """Base class of bodies in other APIs' formats. Types are strict ("3" is no number); unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True)
 
@@ -79,11 +79,11 @@ class JsonRequest(Request):
             if _SURROGATE.search(text):
                 json.dumps(made, ensure_ascii=False).encode()
         except UnicodeError:
-            raise ApiError(400, "the body is not UTF-8, or contains a lone surrogate (half of a \\u pair)") from None
+            raise ApiError(400, "the body is not UTF-8, or has half a \\u surrogate pair; send valid text") from None
         except RecursionError:
-            raise ApiError(400, "the JSON is nested too deeply") from None
+            raise ApiError(400, "the JSON is nested too deeply; send fewer levels") from None
         except ValueError:  # also raised for a number with thousands of digits
-            raise ApiError(400, "the body is not valid JSON") from None
+            raise ApiError(400, "the body is not valid JSON; send a JSON object") from None
         return made
 
 
@@ -96,7 +96,7 @@ async def _read_form(request: Request, kind: str) -> dict[str, str | int | list[
     except UnicodeError:
         raise ApiError(400, "the form is not UTF-8; encode its fields as UTF-8") from None
     except ValueError:
-        raise ApiError(400, f"a form may have at most {MOST_FIELDS} fields") from None
+        raise ApiError(400, f"the form has more than {MOST_FIELDS} fields; send fewer") from None
     if kind == MULTIPART:
         async with request.form(max_files=0, max_fields=MOST_FIELDS) as form:
             pairs = [(name, str(value)) for name, value in form.multi_items()]

@@ -22,7 +22,7 @@ from regard.tasks.api import UNKNOWN_FIELD, FieldError
 
 logger = logging.getLogger("regard.server")
 
-MESSAGES = {404: "there is nothing at this address", 405: "this address does not accept this method"}
+MESSAGES = {404: "there is nothing at this address; see /docs", 405: "this method is not allowed here; see /docs"}
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 """OpenAI's error types by status; for any other status it is "invalid_request_error" or "server_error"."""
 
@@ -79,13 +79,14 @@ def to_api_error(error: Exception) -> ApiError:
             logger.error("a run cannot be used: %s", error)
             return ApiError(503, "the files of this model cannot be read; see the server's log")
         case RegardError():
-            return ApiError(400, str(error), param=error.field if isinstance(error, FieldError) else None)
+            field = error.field if isinstance(error, FieldError) else None
+            return ApiError(400, str(error), param=field, code=error.code)
         case _:
             return ApiError(500, "internal error; see the server's log")
 
 
 def _invalid(errors: Sequence[Any]) -> ApiError:
-    """Convert the first of pydantic's most deeply nested errors to an `ApiError` (400) without the value sent."""
+    """Convert the most deeply nested of pydantic's errors to an `ApiError` (400), without the invalid value."""
     first: Mapping[str, Any] = max(errors, key=lambda error: len(error["loc"]), default={})
     # pydantic's location also names the branches of a union that it tried, such as "str"; these are removed.
     loc = (*first.get("loc", ()), first["ctx"]["field"]) if first.get("type") == UNKNOWN_FIELD else first.get("loc", ())

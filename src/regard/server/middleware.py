@@ -97,7 +97,7 @@ class RequestLimits:
         if refusal is None and scope["method"] == "POST" and (wait := self.full_for()):
             refusal = QueueFull(wait)  # before the body is parsed
         if refusal:
-            if not headers.get("expect"):  # else the client waits before it sends the body
+            if not headers.get("expect"):  # a client with this header has not sent the body yet
                 await exchange.discard()
             await error_response(scope["path"], refusal)(scope, receive, send)
             return
@@ -135,7 +135,7 @@ class _Exchange:
         try:
             await app(scope, self.receive, self.send)
         except asyncio.CancelledError:
-            if not self._left or (self._task and self._task.uncancel()):  # also cancelled by somebody else
+            if not self._left or (self._task and self._task.uncancel()):  # also cancelled by other code
                 raise
         finally:
             if self._watcher:

@@ -91,7 +91,7 @@ class Usage(BaseModel):
 
 
 class ChatSource(BaseModel):
-    """The question stored in a knowledge base that was found for the user's question."""
+    """The question of the knowledge base that is most similar to the user's question."""
 
     question: str = Field(description="The stored question that is most similar to the question asked.")
     score: float
@@ -135,8 +135,8 @@ class Completion:
             raise ApiError(400, f"{asked.model} was trained for {task}, not for chat; use /v1/{task}", param="model")
         # Unsupported fields that would change the format of the response are refused; others are ignored.
         for field, is_asked, why in (
-            ("n", (asked.n or 1) > 1, "only one reply per request is supported"),
-            ("tools", asked.tools, "these models call no tools"),
+            ("n", (asked.n or 1) > 1, "only one reply per request is supported; set n to 1"),
+            ("tools", asked.tools, "these models cannot call tools; leave the field out"),
             ("logprobs", asked.logprobs, 'not supported here; use /v1/translate with "scores"'),
         ):
             if is_asked:
@@ -212,7 +212,7 @@ class Completion:
         return ConversationRequest(model=self.served.name, turns=self.turns, search=search, max_tokens=limit)
 
     def count(self, side: int, texts: Sequence[str]) -> int:
-        """Number of tokens in `texts`, by the source (`side` 0) or target tokenizer (1); of words if there is none."""
+        """Number of tokens in `texts`, by the source tokenizer (`side` 0) or target tokenizer (1), or else of words."""
         try:
             tokenizer = self.served.run.tokenizers[side]
         except TokenizerError:

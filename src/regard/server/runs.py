@@ -319,7 +319,7 @@ class ServedRuns:
 
 
 def unique_names(folders: Sequence[Path]) -> list[str]:
-    """A unique name per folder: its own name, or "NAME-2" if an earlier one has this name. A repeated folder raises."""
+    """A unique name per folder: its own name, or "NAME-2" if an earlier one has it. A repeated folder is an error."""
     places = [folder.resolve() for folder in folders]
     for place, times in Counter(places).items():
         if times > 1:

@@ -128,7 +128,7 @@ class Server(uvicorn.Server):
 # Limits on the size of request heads and on the time in which they must arrive
 
 HEAD_BYTES = 32_000
-"""Maximum number of bytes of a request head. The framing of a chunked body may exceed the body by this number."""
+"""Maximum number of bytes of a request head. Head and framing of a chunked body may exceed the body by this number."""
 
 
 class BoundedProtocol(HttpToolsProtocol):

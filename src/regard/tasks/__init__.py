@@ -128,7 +128,7 @@ def single_file(corpus: Corpus, content: str) -> Path:
 def load(run: Run | str | Path, *others: str | Path) -> Any:
     """Open a trained run and return its predictor, which depends on the task: a Translator, Chatbot, Classifier, ...
 
-    Translation and chat runs can form an ensemble: `others` are its further runs.
+    Translation and chat runs can form an ensemble: `others` are its other members.
     """
     from regard.run import Run
 

@@ -182,9 +182,10 @@ class Queue(Protocol):
 
 
 class Host(Protocol):
-    """Interface of a run in the server, for the function `make_handler(host)` in the api.py of a task.
+    """Interface of a served run: the argument of the function `make_handler(host)` in the api.py of a task.
 
-    `make_handler` adds the queues of the run with `add_queue`, and returns an object with the methods
+    It holds the run, its predictor and the settings of the server. `make_handler` adds the queues that it needs with
+    `add_queue`, and returns a handler: the object that answers the requests to this run. A handler has the methods
 
         answer(request, deadline)    one JSON result per text of the request, in order (a coroutine)
         full_for()                   estimated seconds until the queues have room for a request; 0 if they have room

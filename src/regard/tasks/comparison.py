@@ -49,12 +49,12 @@ from regard.training.signals import interruptible
 FORMAT = 1
 """Version of the files in `systems/`."""
 RISING = 0.01
-"""A curve still rises if the last third of the training improved the best validation score by more than this share."""
+"""Relative improvement of the best validation score in the last third of training from which a curve is "rising"."""
 
 
 @dataclass(frozen=True)
 class Budget(CheckedSettings):
-    """What each system may use for training. Exactly one of the three is given."""
+    """The limit of the training of each system. Exactly one of the three fields is above 0."""
 
     section: ClassVar[str] = "budget"
 
@@ -66,7 +66,7 @@ class Budget(CheckedSettings):
     """Floating-point operations."""
 
     def settings(self, share: float = 1.0) -> Json:
-        """The settings of [train] that end a training after this share of the budget."""
+        """The settings of [train] that end a training after `share` of the budget."""
         if self.steps:
             return {"max_steps": max(round(share * self.steps), 1)}
         return {"max_minutes": share * self.minutes} if self.minutes else {"max_flops": share * self.flops}
@@ -156,7 +156,7 @@ class Comparison:
 
 MEASUREMENTS = ("complexity", "reach")
 OWN = ("title", "about", "seeds", "budget", "systems", "published", "measure")
-"""Names of a comparison file that are not sections of a recipe."""
+"""Entries of a comparison file that are not sections of a recipe."""
 
 
 def read_comparison(path: str | Path, given: Mapping[str, Any] | None = None) -> Comparison:
@@ -171,6 +171,12 @@ def read_comparison(path: str | Path, given: Mapping[str, Any] | None = None) ->
     systems = table.get("systems", {})
     if not isinstance(systems, dict) or not systems:
         raise SettingsError(f"{where}: has no systems; add a table [systems.NAME] for each system to compare")
+    measure = table.get("measure", [])
+    if not isinstance(measure, list) or not all(name in MEASUREMENTS for name in measure):
+        raise SettingsError(f"{where}: measure must be a list of {' and '.join(MEASUREMENTS)}, not {measure!r}")
+    published = table.get("published", [])
+    if not isinstance(published, list) or not all(isinstance(row, dict) and "name" in row for row in published):
+        raise SettingsError(f"{where}: each published row is a table [[published]] with a name")
     made = Comparison(
         build(DataSettings, shared.get("data", {}), where, "data"),
         build(Budget, table.get("budget", {}), where, "budget"),
@@ -179,13 +185,10 @@ def read_comparison(path: str | Path, given: Mapping[str, Any] | None = None) ->
         shared,
         str(table.get("title", "")),
         str(table.get("about", "")),
-        tuple(table.get("published", ())),
-        tuple(table.get("measure", ())),
+        tuple(published),
+        tuple(measure),
     )
     _check_references(made, where)
-    for name in made.measure:
-        if name not in MEASUREMENTS:
-            raise SettingsError(f'{where}: measure: there is no "{name}"; choose from {", ".join(MEASUREMENTS)}')
     return made
 
 
@@ -206,7 +209,7 @@ def _read_system(name: str, entry: Any, sections: Sequence[str], where: str) -> 
         elif key not in sections or not isinstance(value, dict):
             hint = nearest(key, [*kinds, *sections])
             raise SettingsError(
-                f'{place}: "{key}" is no section of settings{hint}; write settings as section.name = value'
+                f'{place}: "{key}" is not a section of settings{hint}; write settings as section.name = value'
             )
     if not 0 < own.get("share", 0.2) < 1:
         raise SettingsError(f"{place}: share must be between 0 and 1, not {own['share']}")
@@ -232,9 +235,8 @@ def _check_references(made: Comparison, where: str) -> None:
                     f'{where}: [systems.{system.name}] {key}: there is no system "{other}"{nearest(other, names)}'
                 )
             if made.find(other).ensemble or (key == "finetune" and made.find(other).finetune):
-                raise SettingsError(
-                    f"{where}: [systems.{system.name}] {key}: {other} is not trained from the beginning"
-                )
+                problem = f"{other} is not trained from the beginning; choose another system"
+                raise SettingsError(f"{where}: [systems.{system.name}] {key}: {problem}")
     if sum(map(bool, (made.budget.minutes, made.budget.steps, made.budget.flops))) != 1:
         raise SettingsError(f"{where}: give one budget: budget.minutes, budget.steps or budget.flops")
     if not made.data.train:
@@ -410,7 +412,7 @@ def _train(run: TrainingRun, folder: Path, log: Log) -> None:
             process.wait()
             raise
     if code == 2:
-        raise SettingsError(f"{run.name}: cannot be trained, for the reason in the line before this one")
+        raise SettingsError(f"{run.name}: cannot be trained; the line above says why")
     if code:
         raise TrainingError(f"{run.name}: training ended with exit code {code}; the same command continues it")
 

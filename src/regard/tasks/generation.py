@@ -1,4 +1,4 @@
-"""Text generation for all tasks that write text: runs the search that the settings describe.
+"""Text generation for all tasks: runs the search that the settings describe; replaces unknown words by attention.
 
 `Searcher` adds constraints and length limits. `record_cross_attention` records cross-attention weights during
 decoding, for the coverage penalty and for replacing unknown words.
@@ -7,7 +7,7 @@ decoding, for the coverage penalty and for replacing unknown words.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -73,10 +73,12 @@ def replace_unknown(
     target: Tokenizer,
     texts: Sequence[str],
     outputs: Sequence[Sequence[int]],
+    dictionary: Mapping[str, str],
 ) -> list[str]:
-    """Decode the token ids `outputs` of the translations of `texts`, without unknown tokens (Zhou et al. 2016).
+    """Decode the token ids `outputs` of the translations of `texts`, without unknown tokens (Luong et al. 2015).
 
-    Each unknown token is replaced by the source token with the highest cross-attention weight at its position.
+    Each unknown token is replaced by the translation, in `dictionary`, of the source word with the highest
+    cross-attention weight at its position; a word that is not in the dictionary is copied (Zhou et al. 2016).
     """
     device = models[0].output.weight.device
     pieces = [source.pieces(text) for text in texts]
@@ -95,7 +97,8 @@ def replace_unknown(
         parts = []
         for piece, place in zip(target.pieces_of(output), attended, strict=False):
             if piece.id == UNK:
-                parts += [written[end : piece.start], text[source_pieces[place].start : source_pieces[place].end]]
+                word = text[source_pieces[place].start : source_pieces[place].end]
+                parts += [written[end : piece.start], dictionary.get(word, word)]
                 end = piece.end
         replaced.append("".join([*parts, written[end:]]))
     return replaced
@@ -131,9 +134,9 @@ class Searcher:
     def search(
         self, inputs: Sequence[SearchInput], nbest: int, watch: Callable[[BeamState], None] | None = None
     ) -> list[list[Hypothesis]]:
-        """Return the `nbest` hypotheses of each text, best first: by greedy search, beam search or sampling.
+        """Find hypotheses for each text, best first, by greedy search, beam search or sampling.
 
-        In a beam search, `watch` is called at each step with the state of the beam.
+        A beam search may return more than `nbest`. Without groups, it calls `watch` with its state at each step.
         """
         settings, constraints, longest_B = self.settings, self._constraints(inputs), self._longest(inputs)
         source = self._source(inputs)
@@ -211,7 +214,7 @@ class Searcher:
         with record_cross_attention(self.models) as take:
             coverage = CoveragePenalty(self.settings.coverage_penalty, take)
             state = coverage.start(state, source.mask_BS)
-            yield coverage.wrap(self.decoder.step), state, {"bonus": coverage.bonus}
+            yield coverage.wrap(self.decoder.step), state, {"state_penalty": coverage.penalty}
 
     def _choose(self, inputs: Sequence[SearchInput]) -> Choose:
         """Return the function that chooses the next token: the most probable one or, if `search.sample`, a random one.
@@ -249,7 +252,7 @@ class Searcher:
 
 
 def spell(ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
-    """Decode a stream of token ids: yield the new text after each token; a character only when it has all its bytes."""
+    """Decode a stream of token ids: yield the new text after each token, a character when its last byte is there."""
     written: list[int] = []
     given = ""
     for id in ids:

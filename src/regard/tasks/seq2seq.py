@@ -21,6 +21,7 @@ from regard.data.batches import Batch, Index, batch_bounds, make_batch
 from regard.data.pairs import Pair
 from regard.data.store import TokenStore
 from regard.errors import TrainingError
+from regard.layers.auxiliary import target_padding
 from regard.layers.dropout import batch_seed
 from regard.models.base import Network, Seq2Seq
 from regard.tasks.dataset import StreamTrainUnit
@@ -121,7 +122,8 @@ class Seq2SeqTrainUnit(TeacherForcing):
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float = 0.0, agreement: float = 0.0) -> Loss:
     """Cross-entropy summed over target tokens. `smoothing`: label smoothing; `agreement`: weight of the R-Drop term."""
     real = batch.target_mask_BT
-    states_ND = model.hidden(batch.source, batch.target_input_BT)[real]
+    with target_padding(real):
+        states_ND = model.hidden(batch.source, batch.target_input_BT)[real]
     return smoothed_cross_entropy(model.output, states_ND, batch.target_output_BT[real], smoothing, agreement)
 
 

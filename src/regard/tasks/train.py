@@ -35,13 +35,13 @@ from regard.tasks.training import Examples, Training, training_of
 from regard.training.checkpoint import TrainingProgress, has_checkpoint, last_step
 from regard.training.device import check_memory, choose_device, measure_machine
 from regard.training.distributed import ProcessGroup, this_group
-from regard.training.metrics_log import make_logs
+from regard.training.metrics_log import make_logs, mean_statistics
 from regard.training.plan import Estimate, PlannedSetting, leave_given, merge
 from regard.training.signals import StopRequest
 from regard.training.trainer import Trainer, TrainingLog
 
 MOST_SIZES = 4
-"""Number of other vocabulary sizes to try: two per side, if the planned size is too small, and the next too large."""
+"""Number of vocabulary sizes to try after the planned one. Each side may need two: a larger, then a smaller one."""
 LAUNCH = ".launch"
 """File in a run folder with the name of the torchrun launch that made the run."""
 
@@ -311,6 +311,8 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
             later = f"train.max_steps={2 * settings.max_steps}"
             if "minutes" in reason:
                 later = f"train.max_minutes={2 * settings.max_minutes:g}"
+            elif "FLOPs" in reason:
+                later = f"train.max_flops={2 * settings.max_flops:g}"
             elif "no better" in reason:
                 later = f"train.patience={2 * settings.patience}"
             log(f"{run.folder}: finished already ({reason}); --set {later} continues it")
@@ -421,6 +423,8 @@ def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
     with torch.device("meta"):
         parameters = count_parameters(models.build(run.recipe.model, **run.sizes))
     results = {"parameters": parameters, "scores": {part: found.scores for part, found in scored.items()}}
+    if layers := mean_statistics(run.metrics()):
+        results["layers"] = layers
     results |= {"memory": peak_memory()} | ({} if tuned is None else {"tuned": tuned})
     run.write_card(run.card | results | {"training": asdict(progress)})
     write_report(run, predictor, data, scored[last_part(scored)].answers)

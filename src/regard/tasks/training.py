@@ -101,7 +101,7 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     @abstractmethod
     def plan(self, examples: ExamplesOf, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
-        """Choose the settings that the user has not `given`. `where`: file of the settings, for error messages."""
+        """Choose the settings that the user has not `given`. `where`: file of the given ones, for error messages."""
 
     @abstractmethod
     def workload(self, recipe: Recipe, examples: ExamplesOf) -> Workload:
@@ -120,7 +120,10 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     @abstractmethod
     def train_unit(self, recipe: Recipe, data: DataOf, model: Network, group: ProcessGroup | None = None) -> Trainable:
-        """Return the `TrainUnit`: batches, loss and validation. Usually a class, e.g. `train_unit = TagTrainUnit`."""
+        """Make the `TrainUnit`, which supplies the batches, the loss and the validation.
+
+        Subclasses usually assign the class instead of writing a method: `train_unit = TagTrainUnit`.
+        """
 
     @abstractmethod
     def expected_initial_loss(self, recipe: Recipe, data: DataOf) -> float:
@@ -133,10 +136,7 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
     # Most tasks do not override the methods below.
 
     def sizes(self, recipe: Recipe, examples: ExamplesOf) -> Mapping[str, int]:
-        """Sizes for the network's constructor, e.g. of the vocabulary, as expected before the data is prepared.
-
-        Used to estimate the number of parameters.
-        """
+        """Expected arguments of the network's constructor, from which the number of parameters is estimated."""
         return {"vocabulary": recipe.tokenizer.vocab_size}
 
     def result_line(self, scores: Json) -> str:
@@ -185,7 +185,7 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
         return tasks.load(run)
 
     def held_out(self, data: Any) -> Sequence[Any]:
-        """Held-out examples to store in the finished run, as JSON objects: test or else validation examples."""
+        """Held-out examples to store in the finished run, as JSON objects: of the test, or else of the validation."""
         return [one._asdict() for one in (data.test or data.valid)[:HELD_OUT_EXAMPLES]]
 
     def score(self, predictor: Any, examples: Any) -> Scored:

@@ -62,7 +62,7 @@ def train(lines: list[str], settings: config.TokenizerSettings) -> SubwordTokeni
 
 
 def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> SubwordTokenizer:
-    """Learn a vocabulary of `size` tokens with PAD, or of as many as the text has; an error if `size` is too small."""
+    """Learn a vocabulary of `size` tokens with PAD, or fewer if the text has fewer; an error if `size` is too small."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

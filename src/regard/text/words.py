@@ -24,7 +24,7 @@ class Word:
 
 
 class ShadedWord(NamedTuple):
-    """A word and its weight, as a rule its share of the attention (or of another attribution) on its sentence."""
+    """A word and its weight: usually its share of the attention (or of another attribution) on its sentence."""
 
     text: str
     weight: float

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import TrainSettings
-from regard.training.device import scatter
+from regard.training.device import by_sharding, scatter
 
 
 class WeightAverage:
@@ -92,11 +92,12 @@ class ExponentialMovingAverage(WeightAverage):
     @torch.no_grad()
     def update(self, step: int) -> None:
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.shadow, self.live, 1 - decay)
+        for shadow, live in zip(by_sharding(self.shadow), by_sharding(self.live), strict=True):
+            torch._foreach_lerp_(shadow, live, 1 - decay)
 
 
 class CheckpointAverage(WeightAverage):
-    """Mean of the weights at the last `count` validations, one every `every` steps; at first, the current weights."""
+    """Mean of the weights at the last `count` validations, one per `every` steps; before them, the current weights."""
 
     averages = True
 
@@ -107,7 +108,8 @@ class CheckpointAverage(WeightAverage):
     @torch.no_grad()
     def update(self, step: int) -> None:
         if not self.kept:
-            torch._foreach_copy_(self.shadow, self.live)
+            for shadow, live in zip(by_sharding(self.shadow), by_sharding(self.live), strict=True):
+                torch._foreach_copy_(shadow, live)
 
     @torch.no_grad()
     def checkpoint(self, step: int) -> None:

@@ -75,7 +75,7 @@ class TrainingProgress:
     cooldown_until: int = 0
     """Step at which the learning rate is zero; 0 before the cooldown."""
     cooldown_for: str = ""
-    """Values that the settings `max_steps`, `max_minutes` and `patience` had when the cooldown started."""
+    """Values that `max_steps`, `max_minutes`, `max_flops` and `patience` had when the cooldown started."""
     first_loss: float | None = None
     """The expected initial loss, or the loss of the first step; a loss several times higher counts as diverged."""
     rate_factor: float = 1.0
@@ -116,7 +116,7 @@ class TrainingState:
         return whole
 
     def all_finite(self, gathered: Mapping[str, Tensor]) -> bool:
-        """Whether `gathered`, from `collect`, is finite. Every process must call this; all get the same result."""
+        """Whether the tensors from `collect` are finite. Every process must call this; all get the same result."""
         (bad,) = self.group.sum(not all(bool(tensor.isfinite().all()) for tensor in gathered.values()))
         return not bad
 
@@ -208,7 +208,7 @@ def last_step(folder: Path) -> int:
 def load_best(folder: Path, now: TrainingProgress) -> Loaded | None:
     """The checkpoint in the subfolder "best", saved when a validation last improved; None if missing or damaged.
 
-    `now`: the current progress. The result is also None if its last improvement has another step or other scores.
+    `now`: the current progress. The result is also None if the checkpoint is not that of the last improvement in `now`.
     """
     try:
         found = load_checkpoint(folder / BEST)

@@ -10,7 +10,7 @@ The model runs on the meta device, where tensors have shapes but no data, and ev
   `training/roofline.py` decides how fast the access is;
 - activations: the tensors that autograd keeps for the backward pass, without the weights.
 
-Attention is counted as the fused kernel (Dao et al. 2022): it moves queries, keys, values and outputs, but no matrix of
+Attention is counted as the fused kernel (Dao et al. 2022): it moves queries, keys, values and outputs, but no attention
 weights, and its backward pass computes the scores again. FLOPs of causal attention are counted as those of full
 attention. Token ids have data, because some models compute other shapes for other tokens.
 """
@@ -52,7 +52,7 @@ class StepCost:
     rows: int
     """Number of sentences in the batch."""
     width: int
-    """Number of beams."""
+    """Beam size: number of hypotheses per sentence."""
     operators: tuple[OperatorCall, ...]
     activations: int
     """Bytes that are kept for the backward pass, without the weights; 0 if there is no backward pass."""
@@ -77,7 +77,7 @@ class StepCost:
         return self.flops / self.bytes
 
     def as_dict(self) -> dict[str, Any]:
-        """The sums, and the sums of each operator, those that move most bytes first."""
+        """The sums over all calls, and over the calls of each operator; operators that move most bytes come first."""
         groups: dict[str, list[OperatorCall]] = defaultdict(list)
         for operator in self.operators:
             groups[operator.name].append(operator)
@@ -113,7 +113,7 @@ def pair_batch(model: Seq2Seq, rows: int, source_length: int, target_length: int
     """A source and a target without padding, with ids that are in the vocabulary."""
     source, target_BT = example_input("BS", rows, source_length), example_input("BS", rows, target_length).ids_BS
     words = min(module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding))
-    spread = 7919  # a prime: neighbors are not neighbors in the table of embeddings
+    spread = 7919  # a prime; neighboring tokens have distant embeddings
     for ids in (source.ids_BS, target_BT):
         ids.mul_(spread).remainder_(words - FIRST_ID).add_(FIRST_ID)
     return source, target_BT
@@ -170,7 +170,7 @@ def count_training(model: Seq2Seq, rows: int, source_length: int, target_length:
 
 
 def count_decoding_step(model: Seq2Seq, rows: int, width: int, position: int, source_length: int) -> StepCost:
-    """Count the step that computes the scores at `position` (from 1) for `rows` sentences with `width` beams each.
+    """Count the step that computes the scores at `position` (from 1) for `rows` sentences with `width` hypotheses each.
 
     The search itself (choosing tokens, reordering beams) is not counted. The hypotheses share no token, so the KV cache
     is as large as it can be.

@@ -1,7 +1,8 @@
 """The training device: CPU or GPU, mixed precision, speed and memory; DDP and FSDP; gradient clipping.
 
 One process trains the model as it is. Several processes have a copy of the model each and average the gradients (DDP),
-or have a shard of every tensor each and gather them layer by layer (FSDP2). The training loop is the same for all.
+or have a shard of every tensor each and gather them layer by layer (FSDP2). Experts may be divided among the processes
+(`training/expert_parallel.py`). The training loop is the same for all.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +22,15 @@ from torch import Tensor, nn
 from regard.config import TrainSettings
 from regard.errors import SettingsError, TrainingError
 from regard.layers.attention import CrossAttention, SelfAttention
+from regard.layers.auxiliary import collect_auxiliary, token_total
+from regard.layers.experts import MixtureOfExperts
 from regard.models.base import Network
 from regard.system import free_memory, usable_cores
 from regard.training.distributed import ProcessGroup
 from regard.training.loss import Loss
 
 LossFunction = Callable[[Any, Any], Loss]
+AnyTensor = TypeVar("AnyTensor", bound=Tensor)
 
 
 def product_type(settings: TrainSettings, device: torch.device) -> torch.dtype:
@@ -65,7 +69,10 @@ def choose_device(settings: TrainSettings, local_rank: int) -> torch.device:
 
 
 class LossModule(nn.Module):
-    """Combines a model and its loss function: `forward(batch)` returns the loss. DDP and FSDP need such a module."""
+    """Combines a model and its loss function: `forward(batch)` returns the loss. DDP and FSDP need such a module.
+
+    The losses that layers add, such as the balance losses of experts, count once per target token.
+    """
 
     def __init__(self, model: Network, loss: LossFunction, settings: TrainSettings, device: torch.device):
         super().__init__()
@@ -75,8 +82,12 @@ class LossModule(nn.Module):
     def forward(self, batch: Any) -> Loss:
         if self.device.type != "cpu":
             batch = batch.to(self.device)
-        with autocast(self.settings, self.device):
-            return self.loss(self.model, batch)
+        with autocast(self.settings, self.device), collect_auxiliary() as added:
+            loss = self.loss(self.model, batch)
+        if not added.losses:
+            return loss
+        total = torch.stack(added.losses).sum() * token_total(loss.tokens, self.device)
+        return loss._replace(smoothed=loss.smoothed + total, statistics=added.statistics)
 
 
 @dataclass
@@ -105,7 +116,10 @@ class ParallelModel:
 
 
 def parallelize(model: Network, loss: LossFunction, settings: TrainSettings, group: ProcessGroup) -> ParallelModel:
-    """Prepare a model for DDP, FSDP2 (`train.fsdp`), or a single process. All processes must pass the same model."""
+    """Prepare a model for DDP, FSDP2 (`train.fsdp`), or a single process. All processes must pass the same model.
+
+    With `train.expert_parallel`, DDP has copies of all weights but those of the experts, which are divided.
+    """
     module = LossModule(model, loss, settings, next(model.parameters()).device)
     if group.size == 1:
         return ParallelModel(model, module, lambda last: nullcontext())
@@ -113,10 +127,17 @@ def parallelize(model: Network, loss: LossFunction, settings: TrainSettings, gro
         return _shard(model, module)
     from torch.nn.parallel import DistributedDataParallel
 
+    whole = None
+    if settings.expert_parallel:
+        from regard.training.expert_parallel import divide_experts
+
+        whole = copy.deepcopy(model).cpu().eval()
+        divided = [f"model.{name}" for name in divide_experts(model, group)]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, divided)
     with warnings.catch_warnings():  # newer versions of torch have another name for the option
         warnings.simplefilter("ignore", FutureWarning)
         copies = DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True)
-    return ParallelModel(model, copies, lambda last: nullcontext() if last else copies.no_sync())
+    return ParallelModel(model, copies, lambda last: nullcontext() if last else copies.no_sync(), whole)
 
 
 def _shard(model: Network, module: LossModule) -> ParallelModel:
@@ -134,7 +155,7 @@ def _shard(model: Network, module: LossModule) -> ParallelModel:
     for part in list(model.modules()):
         if isinstance(part, CrossAttention):
             fully_shard(part.key_value)  # its `forward` is called separately, once per source
-        if isinstance(part, SelfAttention | CrossAttention | FeedForward):
+        if isinstance(part, SelfAttention | CrossAttention | FeedForward | MixtureOfExperts):
             fully_shard(part)
     sharded = fully_shard(module)
 
@@ -183,11 +204,27 @@ def scatter(whole: Tensor, like: Tensor) -> Tensor:
 
 def clip_gradients(model: Network, limit: float) -> float:
     """Scale all gradients so that their joint L2 norm is at most `limit` (0: no limit); return the norm before."""
-    gradients: list[Tensor] = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = gather(torch.nn.utils.get_total_norm(gradients))
+    parts = by_sharding(parameter for parameter in model.parameters() if parameter.grad is not None) or [[]]
+    norms = [
+        gather(torch.nn.utils.get_total_norm([parameter.grad for parameter in part if parameter.grad is not None]))
+        for part in parts
+    ]
+    norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
     if limit:
-        torch.nn.utils.clip_grads_with_norm_(model.parameters(), limit, norm)
+        for part in parts:
+            torch.nn.utils.clip_grads_with_norm_(part, limit, norm)
     return float(norm)
+
+
+def by_sharding(tensors: Iterable[AnyTensor]) -> list[list[AnyTensor]]:
+    """Divide tensors into those that are not sharded and those that are, which one operation cannot mix.
+
+    Empty parts are left out.
+    """
+    parts: tuple[list[AnyTensor], list[AnyTensor]] = ([], [])
+    for tensor in tensors:
+        parts[is_sharded(tensor)].append(tensor)
+    return [part for part in parts if part]
 
 
 def is_sharded(tensor: Tensor) -> bool:

@@ -32,7 +32,7 @@ from regard.errors import TrainingError
 JOIN_TIMEOUT = 600.0  # seconds within which all processes must have started
 BEAT = 2.0  # seconds between heartbeats
 SILENCE = 16.0  # seconds without a heartbeat after which a process counts as dead
-SUSPICION = 6.0  # the same after a connection has broken; then torchrun lets the other processes run for 30 seconds
+SUSPICION = 6.0  # the same after a connection has broken: torchrun ends the other processes 30 seconds later
 CONNECTION_WORDS = ("gloo", "nccl", "connection", "socket", "broken pipe")
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class ProcessGroup:
         return [share[place] for place in range(longest) for share in shares if place < len(share)]
 
     def tensors(self, held: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Broadcast the tensors `held` of the first process: yield (name, tensor). In others, `held` is ignored."""
+        """Broadcast the tensors `held` of the first process: yield (name, tensor). Other processes ignore `held`."""
         if self.size == 1:
             yield from held.items()
             return

@@ -26,7 +26,7 @@ class Cost(dict[str, float]):
     """
 
     def forward(self, **amounts: float) -> float:
-        """FLOPs of a forward pass on a batch; `amounts`: how many of each unit it has, e.g. source_token=90."""
+        """FLOPs of a forward pass on a batch; `amounts`: how many of each unit the batch has, e.g. source_token=90."""
         return sum(self[unit] * amount for unit, amount in amounts.items())
 
     def training(self, **amounts: float) -> float:
@@ -34,7 +34,7 @@ class Cost(dict[str, float]):
 
 
 def pair_amounts(rows: int, source_length: int, target_length: int) -> dict[str, int]:
-    """The arguments of `Cost.forward` for a padded batch of `rows` sentence pairs: numbers of tokens etc."""
+    """The arguments of `Cost.forward` for a padded batch of `rows` sentence pairs: the number of each unit."""
     return {
         "sentence": rows,
         "source_token": rows * source_length,
@@ -52,7 +52,7 @@ def count_cost(model: Network) -> Cost:
     """Count the FLOPs of a model for each unit of the input; the result is cached.
 
     The model runs on the small inputs of `Network.examples`. Each gives one linear equation, whose unknowns are the
-    FLOPs per unit. Because the inputs are short, local attention counts as full attention, a conversation as one turn.
+    FLOPs per unit. The inputs are short, so local attention counts as full attention, and a conversation has one turn.
     """
     if model not in _COUNTED:
         examples = list(without_data(model).examples())

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from regard.layers.auxiliary import Statistics
+
 CHUNK_ROWS = 512
 
 Measures = Mapping[str, tuple[float, float]]
@@ -30,6 +32,8 @@ class Loss(NamedTuple):
     tokens: int
     measures: Measures = MappingProxyType({})
     """Numbers for the logs, e.g. the rewards of sampled outputs."""
+    statistics: Mapping[str, Statistics] = {}
+    """Numbers of layers for the logs, by the name of the layer."""
 
 
 def smoothed_cross_entropy(
@@ -63,7 +67,7 @@ def _sum_chunks(
     states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, agreement: float,
     *, gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    """In chunks, compute the smoothed and the plain loss, summed over all tokens, and the gradients of the former.
+    """In chunks, compute smoothed and plain loss, summed over all tokens, and the gradients of the smoothed loss.
 
     The gradients are with respect to states, weight and bias; None without `gradients`. `agreement`: weight of R-Drop.
     """
@@ -102,7 +106,7 @@ def _product_type(states_ND: Tensor) -> torch.dtype:
 
 
 def _chunks(rows: int, paired: bool) -> Iterator[tuple[slice, ...]]:
-    """Divide `rows` rows into chunks: yield a slice per chunk; if `paired`, the same slice of each half of them."""
+    """Divide `rows` rows into chunks: yield a slice per chunk; if `paired`, the same slice of both halves."""
     half = rows // 2
     size = CHUNK_ROWS // 2 if paired else CHUNK_ROWS
     for start in range(0, half if paired else rows, size):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from regard.config import TrainSettings
 from regard.errors import RunError, SettingsError
 from regard.files import write_atomically
+from regard.layers.auxiliary import Statistics
 from regard.run import read_metrics
 from regard.training.checkpoint import TrainingProgress
 from regard.training.device import choose_device, matmul_peak, product_type
@@ -27,7 +28,7 @@ SECONDS_BETWEEN_LINES = 20.0
 
 
 class MetricsFile(TrainingLog):
-    """Writes JSON lines {"kind": "step" | "validation" | "notice", "step": ..., ...}, for every `every`-th step."""
+    """Writes JSON lines {"kind": "step", "step": 20, ...} for every `every`-th step, for validations and notices."""
 
     def __init__(self, path: Path, every: int):
         self.path, self.every = path, every
@@ -51,7 +52,8 @@ class MetricsFile(TrainingLog):
         if metrics.step % self.every == 0:
             speed = round(self._tokens / max(self._seconds, 1e-9), 1)
             values = {"loss": progress.loss, "rate": metrics.rate, "norm": metrics.norm, "tokens_per_second": speed}
-            self._write("step", progress, **values, **progress.measures)
+            layers = {"layers": metrics.layers} if metrics.layers else {}
+            self._write("step", progress, **values, **progress.measures, **layers)
             self._tokens, self._seconds = 0, 0.0
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
@@ -75,6 +77,21 @@ class MetricsFile(TrainingLog):
             self._file.flush()
         except OSError as error:
             raise RunError(f"{self.path}: cannot write ({error.strerror}); check permissions and disk space") from None
+
+
+def mean_statistics(metrics: Iterable[Mapping[str, Any]], last: int = 20) -> dict[str, Statistics]:
+    """Means of the numbers of each layer, such as the load of experts, over the last lines of the metrics file."""
+    lines = [line["layers"] for line in metrics if "layers" in line][-last:]
+
+    def mean(values: Sequence[Any]) -> list[float] | float:
+        if isinstance(values[0], list):
+            return [round(sum(column) / len(values), 4) for column in zip(*values, strict=True)]
+        return round(sum(values) / len(values), 4)
+
+    return {
+        layer: {name: mean([line[layer][name] for line in lines]) for name in names}
+        for layer, names in (lines[-1] if lines else {}).items()
+    }
 
 
 class PlainLog(TrainingLog):
@@ -235,9 +252,10 @@ class SpeedMeter:
 
 
 def share_done(progress: TrainingProgress, settings: TrainSettings) -> float:
-    """Share of training that is done, from 0 to 1: of the steps or of `train.max_minutes`, whichever is larger."""
+    """Share of training that is done, from 0 to 1: of the steps, minutes or FLOPs, whichever is largest."""
+    limits = ((progress.seconds, 60 * settings.max_minutes), (progress.flops, settings.max_flops))
     by_steps = progress.step / (progress.cooldown_until or settings.max_steps)
-    return max(by_steps, progress.seconds / (60 * settings.max_minutes)) if settings.max_minutes else by_steps
+    return max(by_steps, *(done / most if most else 0.0 for done, most in limits))
 
 
 def _averages(progress: TrainingProgress) -> str:
@@ -247,7 +265,7 @@ def _averages(progress: TrainingProgress) -> str:
 
 
 def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """The longest time that training can still take, as text; empty if not known, as when only patience ends it."""
+    """The longest time that training can still take, as text; empty if unknown, e.g. if only patience ends training."""
     share = share_done(progress, settings)
     endless = ends_by_patience_only(settings) and not progress.cooldown_until
     if share <= 0 or progress.seconds <= 0 or endless:
@@ -270,7 +288,7 @@ def make_logs(
 ) -> list[TrainingLog]:
     """Build the logs: the metrics file, a bar on a terminal or plain lines elsewhere, and TensorBoard.
 
-    `path`: the metrics file; `formats`: a format string for each score; `unit`: name of the tokens in the speed;
+    `path`: the metrics file; `formats`: a format string for each score; `unit`: what the speed counts;
     `processes`: number of processes. TensorBoard is used if `train.tensorboard` is true.
     """
     speed = SpeedMeter(settings, unit, processes)

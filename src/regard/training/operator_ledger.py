@@ -53,7 +53,7 @@ def footprint(tensor: Tensor) -> int:
 
 
 WRITE_ONLY = ("new_", "empty", "zeros", "ones", "full", "arange", "eye", "fill_", "zero_", "random_", "copy_")
-"""Operators, by the start of their name, whose first argument is not read."""
+"""Operators whose first argument is not read, given by the start of their names."""
 LOOK_UP = ("embedding", "index_select", "gather", "index", "take")
 """Operators that read only as many elements of their first argument as they write."""
 PUT = ("scatter_", "scatter_add_", "index_put_", "index_add_", "index_copy_")
@@ -67,9 +67,8 @@ class Ledger:
         self.activations = 0
         self._calls: list[tuple[OperatorCall, list[torch.UntypedStorage]]] = []
         self._moved = 0
-        self._touched: dict[
-            torch.UntypedStorage, int
-        ] = {}  # also keeps the storages alive, so that each is counted once
+        # For each storage, bytes moved before its last touch. As a key it stays alive: no new storage is taken for it.
+        self._touched: dict[torch.UntypedStorage, int] = {}
         self._weights = {tensor.untyped_storage() for tensor in chain(model.parameters(), model.buffers())}
         self._kept: set[torch.UntypedStorage] = set()
 
@@ -119,7 +118,7 @@ class Ledger:
             yield
 
     def calls(self) -> tuple[OperatorCall, ...]:
-        """All calls, in order. What autograd keeps is not fresh: the memory was last used in the step before."""
+        """All calls, in order. A tensor that autograd keeps is not `fresh`: its memory was last used one step ago."""
         return tuple(
             call._replace(
                 touches=tuple(
@@ -133,21 +132,21 @@ class Ledger:
 
 @contextmanager
 def keep_ledger(model: nn.Module) -> Iterator[Ledger]:
-    """Within the `with` block, note all operators; gradients are off."""
+    """Yield a ledger that notes the operators of the `with` block. Gradients are off, unless the block enables them."""
     ledger = Ledger(model)
     with torch.no_grad(), _MetaFunctions(ledger), watch_operators(ledger.note):
         yield ledger
 
 
 def count_calls(model: nn.Module, run: Callable[[], object], *, gradients: bool) -> int:
-    """The number of operators that `run` calls, also on a device with data."""
+    """The number of operators that `run` calls; `model` need not be on the meta device."""
     with keep_ledger(model) as ledger, torch.set_grad_enabled(gradients):
         run()
     return len(ledger.calls())
 
 
 def _on_meta(tree: Any) -> Any:
-    """The tree of arguments with all tensors on the meta device; tensors without axes may stay where they are."""
+    """Nested arguments with their tensors moved to the meta device, except tensors without axes."""
     if isinstance(tree, Tensor):
         return tree.to("meta") if tree.dim() else tree
     if isinstance(tree, tuple | list):
@@ -160,8 +159,9 @@ def _is_mask(index: Any) -> bool:
 
 
 class _MetaFunctions(TorchFunctionMode):
-    """Adapts functions to the meta device: attention is counted as one fused kernel, of which the device has none; and
-    a function that gets weights gets its ids and masks on the same device, as the backward pass requires.
+    """Adapts functions to the meta device. Attention is counted as one fused kernel, which this device does not have.
+
+    If a function gets tensors on several devices, e.g. weights and token ids, all are moved to the meta device.
     """
 
     def __init__(self, ledger: Ledger):

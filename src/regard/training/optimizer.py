@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.config import TrainSettings
 from regard.layers.init import STACKED
 from regard.models.base import Network
-from regard.training.device import product_type
+from regard.training.device import by_sharding, product_type
 
 MOMENTUM = 0.95
 ROUNDS = 5
@@ -66,7 +66,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Tensor:
-    """Approximately the nearest matrices whose singular values are all 1, by the Newton-Schulz iteration.
+    """For each matrix, the nearest one whose singular values are all 1, approximated by the Newton-Schulz iteration.
 
     Computed for N matrices of R rows and C columns together. `product`: data type of the matrix products.
     """
@@ -118,7 +118,11 @@ def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer
     matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1 and parameter not in by_muon]
     vectors = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
     adam = torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
+        [
+            {"params": part, "weight_decay": decay}
+            for parameters, decay in ((matrices, settings.weight_decay), (vectors, 0.0))
+            for part in by_sharding(parameters)
+        ],
         lr=settings.learning_rate,
         betas=settings.adam_betas,
         eps=settings.adam_epsilon,

@@ -73,7 +73,7 @@ def choose_learning_rate(
 ) -> Iterator[PlannedSetting]:
     """Settings of optimizer and learning rate: a short warm-up, a constant rate, and a cooldown at the end.
 
-    `cooldown`: its share of all steps; `muon`: whether Muon trains the matrices.
+    `cooldown`: the share of the cooldown in all steps; `muon`: whether Muon trains the matrices.
     """
     reason = "a rate at which networks of this kind train stably"
     if muon:

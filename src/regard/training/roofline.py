@@ -2,7 +2,7 @@
 
 A machine computes at most `peak` FLOPs and moves at most `bandwidth` bytes per second. An operator of F FLOPs that
 moves B bytes takes at least max(F / peak, B / bandwidth): below the intensity peak / bandwidth, memory is the limit
-(the memory wall), above it, arithmetic. Three measurements make the prediction honest for CPUs and small operators:
+(the memory wall), above it, arithmetic. Three measurements make the prediction accurate for CPUs and small operators:
 
 - thin matrix products do not reach the peak. Their speed is measured for several numbers of rows;
 - bandwidth depends on where the data is. It is measured with arrays of several sizes, from cache to memory. A tensor
@@ -39,12 +39,12 @@ FLOAT = 4
 SECONDS = 0.15  # of measuring per quantity
 
 Clock = Callable[[], float]
-"""A function that returns seconds: of the clock on the wall, or of the CPU time of this process."""
+"""A function that returns seconds: of real time, or of the CPU time of this process."""
 
 
 @dataclass(frozen=True)
 class MachineRoofs:
-    """What a machine can do at most, as measured."""
+    """The measured upper limits of a machine."""
 
     threads: int
     peak: float
@@ -69,11 +69,11 @@ class MachineRoofs:
 
     @property
     def ridge(self) -> float:
-        """The intensity, in FLOPs per byte, from which on arithmetic and not memory is the limit."""
+        """The intensity, in FLOPs per byte, above which arithmetic and not memory is the limit."""
         return self.peak / self.bandwidth
 
     def bandwidth_at(self, distance: float) -> float:
-        """Bytes per second of data that was touched last `distance` bytes of traffic ago."""
+        """Bytes per second of an access to data that was last touched `distance` bytes of traffic ago."""
         return interpolate(self.bandwidths, distance)
 
     def peak_at(self, rows: int) -> float:
@@ -160,19 +160,19 @@ def measure_roofs(clock: Clock = time.perf_counter) -> MachineRoofs:
 
 
 def measure_bandwidth(size: int, clock: Clock = time.perf_counter) -> float:
-    """Bytes per second of a = b + 2 c on arrays of `size` bytes together, of which each call moves all (a triad)."""
+    """Bytes per second of a = b + 2 c; the three arrays have `size` bytes together, and each call moves them all."""
     a, b, c = (torch.ones(size // (3 * FLOAT)) for _ in range(3))
     return size / best_time(partial(torch.add, b, c, alpha=2.0, out=a), clock=clock)
 
 
 def measure_product(rows: int, clock: Clock = time.perf_counter) -> float:
-    """FLOPs per second of a linear layer on so many rows; the weights are in the cache."""
+    """FLOPs per second of a linear layer on `rows` rows; the weights are in the cache."""
     x, weight = torch.ones(rows, PRODUCT), torch.ones(PRODUCT, PRODUCT)
     return 2 * rows * weight.numel() / best_time(partial(F.linear, x, weight), clock=clock)
 
 
 def measure_launch(clock: Clock = time.perf_counter, *, gradients: bool) -> float:
-    """Mean seconds per operator of a deep network of width 8, whose arithmetic takes no time worth mentioning."""
+    """Mean seconds per operator of a deep network of width 8, whose arithmetic takes almost no time."""
     network = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(16)))
     x = torch.zeros(4, 8)
 
@@ -191,7 +191,7 @@ def measure_launch(clock: Clock = time.perf_counter, *, gradients: bool) -> floa
 def best_time(
     run: Callable[[], object], seconds: float = SECONDS, warm: int = 2, clock: Clock = time.perf_counter
 ) -> float:
-    """The shortest time of one call, of all calls in about `seconds` seconds; the first `warm` calls do not count."""
+    """The time of the fastest call of `run` in about `seconds` seconds, after `warm` calls that are not measured."""
     for _ in range(warm):
         run()
     times: list[float] = []

@@ -68,7 +68,7 @@ def reason_to_stop(progress: TrainingProgress, settings: TrainSettings) -> str:
 
 
 def ends_by_patience_only(settings: TrainSettings) -> bool:
-    """Whether only patience ends training (no limit of steps, minutes or FLOPs is set): its length is not known."""
+    """Whether only patience ends training, because no limit of steps, minutes or FLOPs is set."""
     has_budget = settings.max_minutes or settings.max_flops
     return bool(settings.patience) and not has_budget and settings.max_steps == TrainSettings.max_steps
 
@@ -132,7 +132,7 @@ def count_validation(
 def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
     """Start the cooldown at the current step; return its number of steps.
 
-    It takes the share `train.cooldown` of all steps (with the cooldown), but ends at the limit of steps or minutes.
+    The cooldown is the last share `train.cooldown` of all steps, but ends at the limit of steps, minutes or FLOPs.
     """
     steps = min(round(progress.step * settings.cooldown / (1 - settings.cooldown)), settings.max_steps - progress.step)
     if settings.max_minutes and progress.seconds:

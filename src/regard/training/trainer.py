@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from regard.config import TrainSettings
 from regard.errors import TrainingError
+from regard.layers.auxiliary import Statistics
 from regard.layers.dropout import Rows, batch_seed, dropout_rows, set_dropout_strength
 from regard.models.base import Network
 from regard.run import restore
@@ -95,6 +96,8 @@ class StepMetrics:
     tokens: int
     seconds: float
     flops: float
+    layers: Mapping[str, Statistics] = field(default_factory=dict)
+    """Numbers of layers, such as the load of experts, in the last batch of this process; by the name of the layer."""
 
 
 class BatchPart(NamedTuple):
@@ -142,6 +145,7 @@ class Trainer:
         self.state = TrainingState(model, settings, self.group)
         self.progress = TrainingProgress()
         self._clock = time.monotonic()
+        self._statistics: Mapping[str, Statistics] = {}
         self._stop_requested = False
         self._rollbacks = 0
         """Number of rollbacks in this session; a resumed run, perhaps with a lower rate, starts with 0."""
@@ -149,7 +153,7 @@ class Trainer:
         """Step of the checkpoint to which the last rollback returned; None after a later checkpoint was saved."""
 
     def fit(self, keep: KeepWeights, stop: StopRequest) -> TrainingProgress:
-        """Train until settings or `stop` end it. `keep` is called with the averaged weights at each best validation."""
+        """Train until settings or `stop` end training. At each best validation, `keep` gets the averaged weights."""
         is_new = not self.load()
         for log in self.logs:
             log.on_start(self.progress)
@@ -236,7 +240,8 @@ class Trainer:
         for name, total, count in zip(measured, sums[::2], sums[1::2], strict=True):
             before = progress.measures.get(name, 0.0)
             progress.measures[name] = before + memory * (total / max(count, 1.0) - before)
-        metrics = StepMetrics(progress.step, mean, rate, norm, int(tokens), time.monotonic() - started, flops)
+        took, layers = time.monotonic() - started, self._statistics
+        metrics = StepMetrics(progress.step, mean, rate, norm, int(tokens), took, flops, layers)
         for log in self.logs:
             log.on_step(metrics, progress)
         return True
@@ -264,16 +269,17 @@ class Trainer:
             torch.manual_seed(batch_seed(self.settings.seed, part.position))
             with self.parallel.summing(number == len(parts)), dropout_rows(part.rows):
                 loss = self.parallel.loss(part.batch)
-                (loss.smoothed / tokens * (part.weight * self.group.size)).backward()  # means over the processes
+                (loss.smoothed / tokens * (part.weight * self.group.size)).backward()  # size: gradients are averaged
             total += part.weight * float(loss.plain)
             for name, (amount, count) in loss.measures.items():
                 before = measured.get(name, (0.0, 0.0))
                 measured[name] = before[0] + part.weight * amount, before[1] + part.weight * count
+            self._statistics = loss.statistics
         self.parallel.zero_key_bias_gradients()
         return total, measured
 
     def validate(self, keep: KeepWeights) -> bool:
-        """Score the averaged weights; pass the best so far to `keep`; return False if a number is not finite."""
+        """Score the averaged weights; call `keep` with the best so far. Return False if a number is not finite."""
         progress, group = self.progress, self.group
         self.state.average.checkpoint(progress.step)
         self.model.eval()

@@ -62,7 +62,11 @@ def test_a_long_quoted_field_is_read_whole(tmp_path):
     [
         ("a.tsv", "good\tx\nno tab here\n", r"a\.tsv:2: no tab in this row"),
         ("a.tsv", "\tx\n", r"a\.tsv:1: no label in this row"),
-        ("a.csv", "words,kind\nx,y\n", r"a\.csv:1: the first line must be a header with label or labels or category, and text"),
+        (
+            "a.csv",
+            "words,kind\nx,y\n",
+            r"a\.csv:1: the first line must be a header with label or labels or category, and text",
+        ),
         ("a.csv", "text,label\nx\n", r"a\.csv:2: 1 columns, but the header has 2"),
         ("a.jsonl", '{"label": 1}\n', r'a\.jsonl:1: no "text" here'),
         ("a.jsonl", '{"text": "x"}\n', r'a\.jsonl:1: no "label" here'),

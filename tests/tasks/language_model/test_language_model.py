@@ -162,7 +162,7 @@ def test_write_and_perplexity(run, tmp_path, capsys, monkeypatch):
         (["write", "RUN", "--temperature", "-1"], "search.temperature"),
         (["perplexity", "RUN", "missing.txt"], "missing.txt"),
         (["perplexity", "RUN", "EMPTY"], "there is no text to score"),
-        (["perplexity", "RUN", "PAIRS"], "not a file of texts"),
+        (["perplexity", "RUN", "PAIRS"], "texts cannot be read from this format"),
         (["translate", "RUN", "a"], 'use "regard write'),
         (["train", "--task", "language-model", "EMPTY", "--target", "PAIRS"], "leave out --target"),
     ],

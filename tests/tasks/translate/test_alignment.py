@@ -10,7 +10,7 @@ from regard import config, models
 from regard.analysis.alignment import AlignmentHeads, Head, align
 from regard.cli import main
 from regard.data.builtin import read_phrases
-from regard.errors import SettingsError
+from regard.errors import NoCrossAttentionError, SettingsError
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
 from regard.tasks.translate.alignment import Aligner, text_side
@@ -54,7 +54,7 @@ def test_every_architecture_with_attention_aligns(arch):
 
 
 def test_without_attention_it_is_told():
-    with pytest.raises(SettingsError, match="without cross-attention cannot align"):
+    with pytest.raises(NoCrossAttentionError, match="without cross-attention cannot align"):
         translator("seq2seq-lstm").translate(TEXTS, align=True)
 
 

@@ -137,6 +137,12 @@ def test_bytenet_gets_characters_and_is_planned_in_them():
     assert "tokenizer.kind" not in {choice.name for choice in make_plan(corpus, LAPTOP, {"model": {"arch": "gnmt"}})}
 
 
+def test_deep_att_is_trained_by_muon_at_the_size_of_its_preset():
+    recipe = resolve(PairFacts(29_000, 60.0), given={"model": {"arch": "deep-att"}})
+    assert recipe.train.optimizer == "muon"
+    assert (recipe.model.width, recipe.model.embedding_width, recipe.model.encoder_layers) == (128, 256, 5)
+
+
 @pytest.mark.parametrize("arch", ["convs2s", "bytenet"])
 def test_convolutional_models_are_trained_by_muon_and_are_no_larger_than_their_data(arch):
     recipe = resolve(PairFacts(29_000, 60.0), given={"model": {"arch": arch}})

@@ -4,15 +4,15 @@ import { html, figure, choice } from "./draw.js";
 import * as weights from "./weights.js";
 
 const AVERAGE = "average";
-// A longer sentence gives its map the whole width, and the facing sentences go below.
+// With more words, the map has the whole width, and the facing sentences are below it.
 const MOST_BESIDE = 18;
 
-// Whose words stand at the rows and the columns: cross-attention looks from the target to the source.
+// Whose words label the rows and the columns: in cross-attention, the target attends to the source.
 function sidesOf(name) {
   if (!/\bself\b/.test(name)) return { rows: "target", columns: "source" };
   return name.startsWith("encoder") ? { rows: "source", columns: "source" } : { rows: "target", columns: "target" };
 }
-// Words for `count` positions; a map longer than its sentence (by an end mark, say) goes on in dots.
+// Labels for `count` positions: the words, then dots, e.g. for the end token.
 const wordsFor = (words, count) => Array.from({ length: count }, (_, index) => words?.[index] ?? "·");
 
 function viewOf(data, map, head) {
@@ -50,7 +50,7 @@ function attentionView(data) {
     chooseHead(map, map.heads.length > 1 ? AVERAGE : 0);
   }
 
-  // The last layer first: what it looks at is nearest to the word that comes out.
+  // Begin with the last layer, which is nearest to the output.
   chooseLayer(maps.at(-1));
   const select = html("select", {}, maps.map((map, index) =>
     html("option", { value: index, selected: index === maps.length - 1 }, map.name)));

@@ -1,5 +1,5 @@
-// One cursor through several drawings of weights between the same words. To point at a word or a cell in one of them,
-// or to move with the arrow keys, marks its row and column in all of them and says the weight in words.
+// One cursor for several drawings of the same words. Pointing at a word or a cell in one drawing, or the arrow keys,
+// mark its row and column in all drawings, and show the weight in a sentence.
 import { html, figure, responsive } from "./draw.js";
 import * as weights from "./weights.js";
 
@@ -7,7 +7,7 @@ const { top } = weights;
 const NOWHERE = { row: null, column: null };
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-// The weights at the cursor, in words.
+// The weights at the cursor, as a sentence.
 function describe({ matrix, rows, columns }, { row, column }) {
   if (row !== null && column !== null) {
     return `“${rows[row]}” attends to “${columns[column]}” with weight ${figure(matrix[row][column] ?? 0)}.`;
@@ -24,8 +24,8 @@ function describe({ matrix, rows, columns }, { row, column }) {
   return "Point at a word or a cell, or use the arrow keys, to see its weight.";
 }
 
-// Hosts for drawings of what `name` says, and the line that says what is under the cursor; `follow` is called on every
-// move. A drawing is { make, view, title }: a function of weights.js, what it draws, a heading if there are several.
+// Elements for drawings of `name`, and a line of text about the cursor; `follow` is called on every move. A drawing is
+// { make, view, title }: a function of weights.js, the data that it draws, and a heading if there are several.
 function panels({ name = "Attention weights", say = describe, follow = () => {} } = {}) {
   const says = html("p", { class: "says", role: "status" });
   const views = html("div", { class: "attention-views" });
@@ -66,7 +66,7 @@ function panels({ name = "Attention weights", say = describe, follow = () => {} 
     part.node = title ? html("div", { class: "panel" }, html("p", { class: "panel-name" }, title), host) : host;
     return part;
   }
-  // Other weights in the same drawings keep their hosts, and with them the keyboard's place.
+  // If only the weights change, the elements stay, and so does the keyboard focus.
   function show(drawings) {
     const isSame = drawings.length === parts.length
       && drawings.every(({ make, title }, index) => make === parts[index].make && title === parts[index].title);

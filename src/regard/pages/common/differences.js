@@ -1,9 +1,9 @@
-// Two texts compared word by word: which words only one of them has.
+// Compares two texts word by word, to find the words that only one of them has.
 import { html } from "./draw.js";
 
 const tidy = (text) => (text ?? "").trim().replace(/\s+/g, " ");
 
-// Words with the space after them. A segmenter finds them in languages that are written without spaces, too.
+// Splits a text into words, each with the space after it; also in languages that are written without spaces.
 function words(text, language) {
   let pieces;
   try {
@@ -20,7 +20,7 @@ function words(text, language) {
   return found;
 }
 
-// For each word of both sides: is it outside their longest common subsequence?
+// For each word of both texts: true if it is not in their longest common subsequence.
 function differences(one, other) {
   const common = Array.from({ length: one.length + 1 }, () => new Uint16Array(other.length + 1));
   for (let i = one.length - 1; i >= 0; i--) {

@@ -1,6 +1,6 @@
-// Small parts that every page draws with: elements, numbers in words, scales, text, controls. Text always enters as
-// text and never as markup, so no sentence of a corpus can become part of the page's code.
-// Asked of the parser, so that the file holds no address at all.
+// Functions for all pages: elements, formats of numbers, scales, text, controls. Text is always inserted as text, never
+// as markup, so that no sentence of a corpus can become code.
+// The SVG namespace comes from the parser, so that the file contains no web address.
 const parsed = Object.assign(document.createElement("template"), { innerHTML: "<svg/>" });
 const SVG = parsed.content.firstChild.namespaceURI;
 
@@ -20,7 +20,7 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const minus = (text) => text.replaceAll("-", "\u2212");
 const number = (value, digits = 0) =>
   minus(value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
-// As many digits as a reader can use: 1,234  45.2  0.413  1.2e-5
+// A number without needless digits: 1,234  45.2  0.413  1.2e-5
 function figure(value) {
   const size = Math.abs(value);
   if (size > 0 && size < 0.0005) return minus(value.toExponential(1));
@@ -81,7 +81,7 @@ function languageName(code) {
 }
 
 // ---- parts of a page
-// Draws again whenever the width of `host` changes, so that type keeps its size at any width.
+// Calls `render` whenever the width of `host` changes, so that text keeps its size.
 function responsive(host, render) {
   let width = 0;
   new ResizeObserver(() => {
@@ -91,7 +91,7 @@ function responsive(host, render) {
   return host;
 }
 const unique = ((count) => (name) => `${name}-${++count}`)(0);
-// One of a few: a row of radio buttons. `options` are [value, label] pairs; a label may be nodes.
+// A row of radio buttons. `options` are [value, label] pairs; a label may be nodes.
 function choice(legend, options, chosen, onChoose) {
   const name = unique("choice");
   const radios = options.map(([value, label]) => {

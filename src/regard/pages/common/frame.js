@@ -1,4 +1,4 @@
-// The frame that every page stands in: its numbered sections, the names of the two languages, who made it and when.
+// The frame of every page: sections, names of the two languages, run, date and version.
 import { html, languageName } from "./draw.js";
 
 
@@ -29,7 +29,7 @@ function sign({ run, created, version }) {
       ". This file is self-contained and loads nothing from the network."));
 }
 
-// Paper cannot be unfolded.
+// On paper, all folded parts are open.
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => { part.open = true; }));
 
 export { names, section, sign };

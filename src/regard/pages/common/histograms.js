@@ -1,4 +1,4 @@
-// Histograms. Lengths face each other across a spine, as the two languages do; scores stand on a line.
+// Histograms: source and target lengths on both sides of a vertical axis, and scores.
 import { html, svg, isNumber, number, round, plural, linear, ticks, textWidth, responsive } from "./draw.js";
 
 const MOST_BARS = 18;
@@ -15,7 +15,7 @@ function median(pairs) {
   return pairs.find(([, count]) => (seen += count) >= half)[0];
 }
 
-// Counts in steps of `size`: bar 0 holds lengths 1 to size, and so on.
+// The count of each bar of `size` lengths: bar 0 counts lengths 1 to size, and so on.
 function bars(pairs, size, length) {
   const counts = new Array(length).fill(0);
   for (const [value, count] of pairs) counts[Math.max(0, Math.ceil(value / size) - 1)] += count;

@@ -1,5 +1,4 @@
-// The keyboard's way through many things of one kind.
-// Many things to point at, but one stop for the tab key: arrow keys lead from one to the next, in a grid of `across`
+// Keyboard navigation: the tab key stops once for all `nodes`; arrow keys move between them, in a grid of `across`
 // columns also up and down.
 function roving(host, nodes, across = 0) {
   const stop = (at) => nodes.forEach((node, index) => node.setAttribute("tabindex", index === at ? 0 : -1));

@@ -3,8 +3,8 @@ import { html } from "./draw.js";
 import { roving } from "./keys.js";
 
 
-// `pieces` as sentence.js gives them. `onPoint(index or null)` is called when the pointer or the keyboard focus moves;
-// `onChoose(index)` on clicks and the Enter key. Without either the text is only shown.
+// `pieces`: from sentence.js. `onPoint(index or null)` is called when the pointer or the keyboard focus moves;
+// `onChoose(index)` on clicks and the Enter key. Without both, the text is only shown.
 function text(side, pieces, language, { label, onPoint, onChoose } = {}) {
   const isLive = Boolean(onPoint || onChoose);
   const words = pieces.map(({ text, isMark }) => html("span", {
@@ -31,7 +31,7 @@ function text(side, pieces, language, { label, onPoint, onChoose } = {}) {
   if (isLive) roving(node, words);
   node.classList.toggle("choosable", Boolean(onChoose));
 
-  // Shares from -1 to 1 of the darkest shade.
+  // Shades each word by its share, from -1 to 1 (darkest).
   function shade(shares) {
     words.forEach((word, index) => {
       const share = shares?.[index] ?? 0;

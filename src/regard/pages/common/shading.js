@@ -1,10 +1,10 @@
-// Documents shaded by attention: a bar for the weight of each sentence, and its words the darker the more they weigh.
+// Documents shaded by attention: a bar for the weight of each sentence, and words that are darker if they weigh more.
 import { html, number } from "./draw.js";
 
 const MOST_LABELS = 5;
 const percent = (share) => `${number(100 * share, share < 0.1 ? 1 : 0)} %`;
 
-// The text of a sentence, its words as marks with their share of the document; what lies between stays plain.
+// The text of a sentence, in which each word is shaded by its share of the attention to the document.
 function shadedWords({ text, weight, words }, strongest) {
   const parts = [];
   let place = 0;
@@ -36,7 +36,7 @@ function shadedSentences(sentences) {
   }));
 }
 
-// The likeliest labels as bars; the ones given stand out, and so does the right one where it is known.
+// The most probable labels as bars; predicted labels, and right labels if they are known, are marked.
 function probabilityBars({ probabilities, labels }, right) {
   const ranked = Object.entries(probabilities).sort(([, one], [, other]) => other - one).slice(0, MOST_LABELS);
   return html("dl", { class: "probabilities" }, ranked.map(([label, probability]) => {

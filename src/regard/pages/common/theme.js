@@ -1,12 +1,12 @@
 "use strict";
-// Light or dark: the reader's system decides until the reader does. Runs in the head, before anything is painted.
+// Light or dark colours: those of the system, until the reader chooses. Runs before anything is painted.
 (() => {
   const root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
 
   // A browser may forbid storage to a file opened from disk; the choice then lasts as long as the page.
-  const remember = (theme) => { try { localStorage.setItem("regard-theme", theme); } catch { /* forgotten */ } };
+  const remember = (theme) => { try { localStorage.setItem("regard-theme", theme); } catch { /* not stored */ } };
   const remembered = () => { try { return localStorage.getItem("regard-theme"); } catch { return null; } };
 
   if (["light", "dark"].includes(remembered())) root.dataset.theme = remembered();

@@ -1,6 +1,6 @@
-// Attention weights, drawn in two ways: a map with words on both sides, and two sentences face to face with links
-// between. Each drawing is { node, mark(cursor), locate(event) }; a cursor is { row, column }, either may be null.
-// Weights below zero, which effective attention and attributions know, are drawn in a colour of their own.
+// Attention weights, drawn in two ways: as a map with words on both sides, and as links between two facing sentences.
+// Each drawing is { node, mark(cursor), locate(event) }; a cursor is { row, column }, either may be null.
+// Negative weights (of effective attention and attributions) have another colour.
 import { svg, isNumber, textWidth, shorten, unique } from "./draw.js";
 
 const LEVELS = 24;
@@ -13,7 +13,7 @@ const strongest = (matrix) => Math.max(1e-9, ...matrix.map((row) => Math.max(...
 const average = (matrices) => matrices[0].map((line, row) => line.map((_, column) =>
   matrices.reduce((sum, matrix) => sum + (matrix[row]?.[column] ?? 0), 0) / matrices.length));
 const top = (list) => list.reduce((best, weight, index) => (weight > list[best] ? index : best), 0);
-// What a map shows, for those who cannot see it.
+// The content of a map as text, for screen readers.
 function label(name, matrix, rows, columns) {
   const pairs = matrix.map((line, row) => `${rows[row]} to ${columns[top(line)]}`).slice(0, 12);
   return `Attention of ${name}. Strongest: ${pairs.join(", ")}.`;
@@ -23,7 +23,7 @@ const widest = (words, size) => Math.max(...words.map((word) => textWidth(word, 
 const sheet = (kind, width, height, label, ...content) => svg("svg",
   { class: kind, width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, content);
 
-// Cells of like weight are one path, so a long sentence costs two dozen nodes and not thousands.
+// Cells of similar weight are one path, so that a long sentence needs dozens of nodes, not thousands.
 function cells(matrix, size, gap, most = strongest(matrix)) {
   const paths = new Map();
   matrix.forEach((row, y) => row.forEach((weight, x) => {
@@ -36,7 +36,7 @@ function cells(matrix, size, gap, most = strongest(matrix)) {
     { class: level < 0 && "less", d: path.join(""), "fill-opacity": Math.abs(level / LEVELS).toFixed(3) })));
 }
 
-// A thumbnail has no room for every cell of a long sentence: each of its cells is the largest of several.
+// In the thumbnail of a long sentence, each cell is the maximum of several weights.
 function shrink(matrix) {
   const [down, across] = [matrix.length, matrix[0].length].map((size) => Math.ceil(size / THUMBNAIL_CELLS));
   if (down === 1 && across === 1) return matrix;
@@ -52,9 +52,9 @@ function thumbnail(whole) {
     cells(matrix, 4, 0));
 }
 
-// Slanted labels where the columns leave room for them, upright ones where they do not; neither ever overlap.
+// Column labels are slanted if the columns are wide enough, else vertical; they never overlap.
 function layOut({ rows, columns, cell = CELL.most, least = CELL.least }, width) {
-  const left = 10 + Math.min(LABEL.most, 1.08 * widest(rows, LABEL.size)); // bold, when chosen, is wider
+  const left = 10 + Math.min(LABEL.most, 1.08 * widest(rows, LABEL.size)); // chosen words are bold, so wider
   const reach = Math.min(LABEL.most, widest(columns, LABEL.size));
   const overhang = Math.ceil(reach * Math.SQRT1_2);
   const fit = (room) => Math.floor(Math.min(cell, Math.max(least, room / columns.length)));
@@ -83,14 +83,14 @@ function mapLabels(view, { left, top, size, reach, font, isSlanted }) {
   return { rows, columns };
 }
 
-// Figures in the cells, where a view knows how to write them.
+// Numbers in the cells, if the view has a function `write`.
 const written = ({ matrix, write }, size) => write && matrix.flatMap((row, y) => row.map((weight, x) => {
   const text = write(weight);
   return text && svg("text", { class: weight > 0.5 ? "cell-figure over" : "cell-figure", x: (x + 0.5) * size,
     y: (y + 0.5) * size + 3.5, "text-anchor": "middle" }, text);
 }));
 
-// A view may limit the size of its cells by `least` and `cell`, and write in them by `write`.
+// Optional parts of a view: `least` and `cell` limit the size of cells, `write(weight)` returns the text in a cell.
 function map(view, width) {
   const plan = layOut(view, width);
   const { left, top, size } = plan;
@@ -113,7 +113,7 @@ function map(view, width) {
       row !== null && column !== null && box("cell-box", column * size, row * size, size, size),
     ].filter(Boolean));
   }
-  // A cell; at a word on the edge its whole row or column; elsewhere nothing.
+  // The cell under the pointer; on a label, the row or column; elsewhere nothing.
   function locate(event) {
     const frame = node.getBoundingClientRect();
     const [x, y] = [event.clientX - frame.left - left, event.clientY - frame.top - top];
@@ -147,7 +147,7 @@ function facing(view, width) {
   const height = count * pitch;
   const room = Math.min(width * 0.36, 8 + widest([...view.rows, ...view.columns], font));
   const [from, to] = [room, width - room];
-  // The shorter sentence is spaced to the height of the longer one.
+  // The shorter sentence is stretched to the height of the longer one.
   const place = (index, words) => ((index + 0.5) * height) / words.length;
   const label = (side, words, x, anchor) => words.map((word, index) => svg("text", {
     class: `word ${side}`, x, y: place(index, words) + font * 0.34, "text-anchor": anchor, "font-size": font,
@@ -162,7 +162,7 @@ function facing(view, width) {
       svg("stop", { offset: 0.9, class: `stop-${view.sides.rows}` })),
     svg("g", { stroke: `url(#${gradient})` }, drawn.map((link) => link.node)), columns, rows);
 
-  // The links of the chosen row (or else column) stay, with the words they reach.
+  // Dims all links but those of the chosen row (or else column), and the words that these do not reach.
   function mark({ row, column }) {
     const isAny = row !== null || column !== null;
     const isOn = (link) => !isAny || (row !== null ? link.row === row : link.column === column);

@@ -1,5 +1,5 @@
 // A comparison of systems: scores with their intervals, learning curves against minutes and FLOPs, significance tests,
-// published results, and what was measured of the architectures. The best system is in the ink of the target.
+// published results, and measurements of the architectures. The best system has the colour of the target.
 import { html, isNumber, number, figure, large, plural, duration, table } from "../common/draw.js";
 import * as frame from "../common/frame.js";
 import { curves } from "./curves.js";

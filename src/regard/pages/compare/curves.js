@@ -1,4 +1,4 @@
-// Learning curves of all systems in one chart: a validation score against minutes, FLOPs or steps.
+// Learning curves of all systems in one chart: a validation score against minutes or FLOPs.
 import { html, isNumber, ticks, choice } from "../common/draw.js";
 import { chart, logTicks } from "./lines.js";
 

@@ -1,4 +1,4 @@
-// A chart of one line for each system. All lines are quiet but two: the best system, and the one that is pointed at.
+// A chart of one line for each system. Two lines stand out: the best system, and the one that is pointed at.
 import { html, svg, linear, line, round, shorten, spread, responsive } from "../common/draw.js";
 
 const MARGIN = { left: 40, right: 170, top: 14, bottom: 40 };

@@ -1,4 +1,4 @@
-// What was measured of the architectures: the cost of a layer by length, and how far a gradient reaches.
+// Measurements of architectures: the cost of a layer by length, and how far a gradient reaches.
 import { html, isNumber, number, table } from "../common/draw.js";
 import { chart, logTicks } from "./lines.js";
 

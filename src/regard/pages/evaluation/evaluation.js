@@ -1,5 +1,5 @@
-// The evaluation of a test set: scores with their intervals, by length, and every sentence. With a second system, the
-// two side by side: the first in the ink of the target, what it is compared with in grey.
+// The evaluation of a test set: scores with intervals, scores by length, and every sentence. If a second system is
+// compared with the first, it is grey, and the first has the colour of the target.
 import { words, differences, tidy } from "../common/differences.js";
 import {
   html, svg, isNumber, number, round, plural, linear, ticks, textWidth, shorten, responsive, choice, table,
@@ -23,7 +23,7 @@ const clip = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}â€
 const metrics = Object.entries(data.metrics ?? {}).filter(([key]) => isNumber(data[key]));
 const both = [data, data.against].filter(Boolean);
 const shorts = both.map(({ name }) => clip(name ?? "", 24));
-const most = new Set(shorts).size < both.length ? Infinity : 24; // an ensemble begins with the name of its first run
+const most = new Set(shorts).size < both.length ? Infinity : 24; // names that begin alike are not shortened
 const systems = both.map((system, place) =>
   ({ ...system, side: place ? "second" : "first", short: clip(system.name ?? "", most) }));
 const isPair = systems.length > 1;
@@ -67,7 +67,7 @@ function card([key, { label, better }]) {
       .flatMap((part, index) => (index ? ["|", html("wbr", {}), part] : [part]))));
 }
 
-// Intervals on one scale, below one another.
+// The interval of each system, on one scale.
 function strip(key, label, width) {
   const ends = systems.flatMap((one) => [one[key], ...list(one.intervals?.[key])]);
   const marks = ticks(Math.min(...ends) - 0.2, Math.max(...ends) + 0.2, 4);
@@ -133,7 +133,7 @@ function lengthBars(key, width) {
   }));
 }
 
-// A bar with its number inside, and the interval about its top.
+// A bar with its number inside, and the interval as a line.
 function bar(one, key, system, x, thick, y, bottom) {
   const [value, ends] = [one[key], one.intervals?.[key]];
   const middle = x + thick / 2;
@@ -159,7 +159,7 @@ function spreadOfScores() {
   return html("figure", {}, host);
 }
 
-// How many sentences each translates better.
+// The number of sentences that each system translates better.
 const isBetter = { first: (line) => line.difference > 0, same: (line) => line.difference === 0,
   second: (line) => line.difference < 0 };
 const counted = (test) => lines.filter(test).length;
@@ -182,7 +182,7 @@ function balance(width) {
     }));
 }
 
-// chrF of the sentences, one system on each side of a spine.
+// Histograms of the chrF of sentences, one system on each side of a vertical axis.
 function facing(width) {
   const [row, top, spine, middle] = [15, 30, 26, width / 2];
   const bin = (value) => (value >= 99.995 ? 0 : 20 - Math.floor(value / 5));
@@ -216,7 +216,7 @@ function facing(width) {
 }
 
 // ---- sentences
-// Each word of a text, in a <mark> of these classes if it has any; what is between two alike is marked with them.
+// The words of a text, each in a <mark> if it has classes, together with the space before a word of equal classes.
 const marked = (pieces, classes) => pieces.map(({ text, after }, index) => {
   const isJoined = classes[index] === classes[index + 1];
   if (!classes[index]) return [text, after];
@@ -224,7 +224,7 @@ const marked = (pieces, classes) => pieces.map(({ text, after }, index) => {
 });
 const verse = (side, content) => html("p", { class: `verse ${side}`, lang: languages[side], dir: "auto" }, content);
 
-// On the left page what was given, on the right what was made of it.
+// Left: source and reference. Right: the translations.
 function lineNode(line) {
   const reference = words(tidy(line.reference), languages.target);
   const made = line.made.map((one, place) => {

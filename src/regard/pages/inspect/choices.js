@@ -1,4 +1,4 @@
-// What the reader has chosen, for all parts of a page that depend on it.
+// The choices of the reader, and the listeners that are called when a choice changes.
 function make(values) {
   const listeners = [];
   return {

@@ -1,5 +1,5 @@
-// Raw weights, effective weights and what has no effect: the views that a reader's choices mean, and a warning where
-// the raw ones do not say what was used.
+// Views of the chosen raw weights, effective weights and their difference, and a warning if the raw weights are not
+// identifiable.
 import { AVERAGE } from "../common/attention.js";
 import { html, figure, isNumber } from "../common/draw.js";
 import * as weights from "../common/weights.js";
@@ -21,7 +21,7 @@ function nameOf({ layer, head }, [map]) {
   const place = layer === ALL ? `all layers of ${KINDS[map.kind].name}-attention` : map.name;
   return `${place}, ${head === AVERAGE ? "average of all heads" : `head ${head}`}`;
 }
-// The matrix that the choices mean, in words or tokens.
+// The matrix of the chosen layers and heads, by words or by tokens.
 function matrixOf(book, maps, { head, unit }, weightsOf) {
   const matrices = maps.flatMap((map) => (head === AVERAGE ? weightsOf(map) : [weightsOf(map)[head]]));
   return book.between(weights.average(matrices), maps[0].rows, maps[0].columns, unit);
@@ -41,7 +41,7 @@ function viewsOf(book, maps, values) {
     difference: view(difference(raw, effective), "difference, which has no effect") };
 }
 
-// Whether the raw weights can be read as what the model used; that they can is said only when it is asked.
+// A warning if the chosen raw weights are not identifiable; else a note that they are, if `isAsked`.
 function warning(maps, { kind, layer, head }, isAsked) {
   const known = chosenMaps(maps, { kind, layer }).filter((map) => map.effective);
   if (!known.length) return null;

@@ -1,4 +1,4 @@
-// Which words made this word? Attributions of one output word to the source and to what was written before it.
+// Attributions of one output word to the source words and to the output words before it.
 import * as cursor from "../common/cursor.js";
 import { html, figure, choice } from "../common/draw.js";
 import * as running from "../common/running.js";
@@ -9,7 +9,7 @@ import * as weights from "../common/weights.js";
 const total = (list) => list.reduce((sum, share) => sum + Math.abs(share), 0);
 const sentenceCase = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
 
-// One line for each method, over the source and then the prefix; the sizes in a line sum to one.
+// One row per method: shares of the source words, then of the prefix; absolute shares sum to one.
 function linesFor(book, methods, word) {
   return methods.map(({ source, target }) => {
     const line = [...book.between(source, "target", "source", "words")[word],
@@ -18,7 +18,7 @@ function linesFor(book, methods, word) {
     return line.map((share) => share / all);
   });
 }
-// All methods as one map: the source, a gap, and what had been read when the word was written.
+// All methods as one map, whose columns are the source, a gap, and the prefix of the word.
 function mapOf(lines, methods, from, before, word) {
   const [read, count] = [before.slice(0, word + 1), from.length];
   return {
@@ -38,7 +38,7 @@ function creditView(book, attribution, languages) {
   if (!methods.length) return null;
   const [from, to, before] = ["source", "target", "prefix"].map((side) => book.seen(side, "words").texts);
   const trusted = trust.first(methods, attribution.faithfulness);
-  // A word with something before it says more than the first one.
+  // Begin with a word in the middle, because it has words before it.
   let [method, word] = [Math.max(0, methods.indexOf(trusted)), Math.min(to.length - 1, Math.max(1, to.length >> 1))];
   const source = running.text("source", book.pieces("source", "words"), languages.source);
   const target = running.text("target", book.pieces("target", "words"), languages.target,
@@ -52,7 +52,7 @@ function creditView(book, attribution, languages) {
     const most = Math.max(...line.map(Math.abs)) || 1;
     const shares = line.map((share) => share / most);
     source.shade(shares.slice(0, from.length));
-    target.shade(shares.slice(from.length + 1).slice(0, word)); // the start, which comes first, is no word
+    target.shade(shares.slice(from.length + 1).slice(0, word)); // without the start token
     target.toggle("now", (at) => at === word);
     target.toggle("unwritten", (at) => at > word);
     target.words.forEach((one, at) => one.setAttribute("aria-pressed", at === word));

@@ -1,4 +1,4 @@
-// One document: what it was found to be, and the words and sentences that attention rested on.
+// One document: its predicted labels, and the attention weights of its words and sentences.
 import { html, plural } from "../common/draw.js";
 import * as frame from "../common/frame.js";
 import { percent, verdictView } from "../common/shading.js";
@@ -11,7 +11,7 @@ function found() {
   return given ? `Classified as ${given}.` : "No label is probable enough.";
 }
 
-// The words with the largest shares of the document, wherever they stand.
+// The ten words with the largest attention weights in the document.
 function heaviest() {
   const shares = (verdict.sentences ?? []).flatMap(({ weight, words }) =>
     words.map((word) => ({ text: word.text, share: weight * word.weight })));

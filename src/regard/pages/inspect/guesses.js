@@ -1,4 +1,4 @@
-// The lectures' table: positions by vocabulary, each cell the probability of one token at one place.
+// A table of next-token probabilities: rows are positions of the translation, columns are tokens of the vocabulary.
 import * as cursor from "../common/cursor.js";
 import { html } from "../common/draw.js";
 import * as weights from "../common/weights.js";
@@ -7,7 +7,7 @@ import * as writing from "./writing.js";
 const MOST_COLUMNS = 40;
 const LEAST = 0.01;
 
-// The tokens that are likely anywhere, in the order in which they are likeliest.
+// The tokens that are likely at any position, sorted by the position at which they are likeliest.
 function vocabulary(steps) {
   const best = new Map();
   steps.forEach(({ shares }, row) => shares.forEach((share, token) => {

@@ -1,4 +1,4 @@
-// What changes from layer to layer: lines over layers, and the entropy of the heads drawn so.
+// Line charts over layers, and the entropy of the heads as such a chart.
 import * as compare from "./compare.js";
 import { html, svg, figure, round, ticks, linear, line, spread, responsive } from "../common/draw.js";
 
@@ -12,8 +12,8 @@ function seriesNode({ kind, points, rings = [] }, x, y) {
     rings.map(([at, value, text]) =>
       svg("circle", { class: "each", cx: x(at), cy: y(value), r: 3 }, svg("title", {}, text))));
 }
-// Lines over numbered places, from 0 to `high`. `series` are { name, kind, points: [[place, value]], rings: single
-// values [[place, value, text]] }; `xs` names the places, and `across` what they are.
+// A line chart of values from 0 to `high`. `series` are { name, kind, points: [[place, value]], rings: [[place, value,
+// text]] }; rings are single values. `xs` are the labels of the places, `across` is the title of the axis.
 function chart(series, { xs, high, label, across }) {
   const host = html("div", { class: "plot" });
   responsive(host, (width) => {
@@ -38,7 +38,7 @@ function chart(series, { xs, high, label, across }) {
   return host;
 }
 
-// One line a kind of attention: the mean of its heads, each of which is a ring.
+// One line per kind of attention: the mean of its heads; each head is a ring.
 function entropyView(maps) {
   const known = maps.filter((map) => map.entropy && map.layer !== null);
   if (!known.length) return null;

@@ -1,4 +1,4 @@
-// The page of `regard inspect`: draws the data that stand in it.
+// The page of `regard inspect` for a translation.
 import { sign } from "../common/frame.js";
 import { inspectionView } from "./inspection.js";
 

@@ -1,5 +1,4 @@
-// A look inside one translation, as nodes: the opening, then one section for each way to look. What the data lack is
-// left out.
+// The inspection of one translation: the opening, then the sections for which there are data.
 import * as choices from "./choices.js";
 import { creditView } from "./credit.js";
 import { html } from "../common/draw.js";
@@ -21,8 +20,8 @@ import * as writing from "./writing.js";
 
 const formula = (text) => html("code", { class: "formula" }, text);
 
-// `begin` says what is chosen at first, `switches` lets heads be switched off (switches.js), and `further` stands in the
-// place of attributions that the data do not have yet.
+// `begin`: the first choices. `switches`: switches heads off (switches.js). `further`: shown instead of attributions if
+// the data have none yet.
 function inspectionView(data, { begin, switches, further } = {}) {
   const languages = data.languages ?? {};
   const maps = data.attention ?? [];

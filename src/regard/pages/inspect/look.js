@@ -1,27 +1,27 @@
-// Where the model looks: choose a kind of attention, a layer, a head, and raw weights or those that have an effect.
+// The view of attention weights: choose a kind of attention, a layer, a head, and raw or effective weights.
 import { AVERAGE, MOST_BESIDE, headChoice } from "../common/attention.js";
 import { ALL, KINDS, chosenMaps, viewsOf, warning } from "./compare.js";
 import * as cursor from "../common/cursor.js";
 import { html, figure, choice } from "../common/draw.js";
 import * as weights from "../common/weights.js";
 
-// Up to so many words a map can stand beside the sentences, if it gets most of the room; and two maps side by side.
+// Maximum number of words for a large map beside the sentences, and for two maps side by side.
 const [MOST_BROAD, MOST_TWICE] = [46, 26];
 const COMPARED = ["raw", "effective", "both", "difference"];
 
 const kindsOf = (maps) => Object.keys(KINDS).filter((kind) => maps.some((map) => map.kind === kind));
-// The layer and head to begin with in a kind: the last layer, whose view is nearest to the word that comes out.
+// The first choice of layer and head in a kind: the last layer, which is nearest to the output.
 function firstOf(maps, kind = kindsOf(maps)[0]) {
   const last = maps.filter((map) => map.kind === kind).at(-1);
   return { kind, layer: last.layer, head: last.weights.length > 1 ? AVERAGE : 0 };
 }
-// Shows a head large, from wherever on the page it was chosen.
+// Shows a head in this view and scrolls to it; the head can be chosen anywhere on the page.
 function lead(picked, { kind, layer }, head) {
   picked.set({ kind, layer, head });
   document.getElementById("look").scrollIntoView({ block: "nearest" });
 }
 
-// The controls, by name; each is made anew from what is chosen, or is nothing where there is no choice.
+// Functions that make each control from the current choices; they return null or false if there is only one choice.
 const controls = (book, maps, picked) => ({
   kinds({ kind }) {
     const kinds = kindsOf(maps).map((one) => [one, KINDS[one].name]);
@@ -71,7 +71,7 @@ function lookView(book, maps, picked, follow, beside) {
 
   function show(values) {
     views = viewsOf(book, maps, values);
-    // A control that is being used stays as it is, and keeps the keyboard's place.
+    // A control with the keyboard focus stays, so that it keeps the focus.
     for (const [name, field] of Object.entries(fields)) {
       if (!field.contains(document.activeElement)) field.replaceChildren(made[name](values) || "");
     }

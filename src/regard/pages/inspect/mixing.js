@@ -1,4 +1,4 @@
-// How tokens mix on their way up: what a state keeps of its own token, and from where the rest comes.
+// Mixing of tokens by layer: the share of its own token in a hidden state, and the shares of other tokens.
 import * as cursor from "../common/cursor.js";
 import { html, figure, number, choice } from "../common/draw.js";
 import * as heights from "./heights.js";

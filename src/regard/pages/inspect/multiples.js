@@ -52,7 +52,7 @@ function multiplesView(book, maps, roles, picked, switches) {
       button.replaceChildren(weights.thumbnail(book.between(map.weights[head], map.rows, map.columns, unit)));
     }
   }
-  // The heads that the reader sees large are framed; an average frames all it is made of.
+  // Frames the heads that look.js shows; for an average, all its heads.
   function mark({ kind, layer, head: chosen }) {
     for (const { map, head, button } of cells) {
       const isPart = map.kind === kind && [map.layer, compare.ALL].includes(layer);

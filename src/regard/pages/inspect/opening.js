@@ -1,13 +1,13 @@
-// The first screen: the translation facing its source, and the words of the two joined by weight.
+// The first section: source and translation on facing pages, and the view of attention weights.
 import * as cursor from "../common/cursor.js";
 import { html, figure, isNumber, large } from "../common/draw.js";
 import * as look from "./look.js";
 import * as running from "../common/running.js";
 
-// From so many words on, both sides together, the text is set smaller.
+// With more words than this in both sentences together, the text is smaller.
 const LONG = 44;
 const SIDES = ["source", "target"];
-const BLIND = "This model has no attention: the decoder sees the source only through its initial state.";
+const BLIND = "This model has no attention, so there are no attention weights to show.";
 
 function facts({ translation, model }, names) {
   const { score, log_prob: total, flags, given } = translation ?? {};
@@ -29,8 +29,8 @@ function facingPages(book, unit, { languages, names, onPoint }) {
       onPoint: onPoint && ((index) => onPoint(side, index)) })]));
   const leaves = SIDES.map((side) => html("div", { class: `leaf ${side}` },
     html("span", { class: "tag" }, names[side]), texts[side].node));
-  // What a row of the view looks at, or who looks at a column, is shaded. In a view of the decoder's own words,
-  // columns stand one place later than the words they are: the start comes first.
+  // Shades the words that the row attends to, or the words that attend to the column. In decoder self-attention,
+  // columns are shifted by one, because the first is the start token.
   function follow({ matrix, sides, isShifted, most }, { row, column }) {
     const shift = isShifted ? 1 : 0;
     SIDES.forEach((side) => texts[side].shade(null));

@@ -1,4 +1,4 @@
-// How the model knows places: position encodings as a heat map, their dot products, and the turn from place to place.
+// Positional encodings as a heat map, their dot products, and their rotation from position to position.
 import { html, svg, figure, round, ticks, linear, responsive } from "../common/draw.js";
 import * as weights from "../common/weights.js";
 
@@ -28,7 +28,7 @@ function heat(matrix, { height, label, down, across }) {
   return host;
 }
 
-// One pair of dimensions as the hand of a clock, at a place and so many places further.
+// One pair of dimensions as two hands of a clock: at position `place`, and at `place + shift`.
 function dial(rows, pair, place, shift) {
   const hand = (at, kind) => {
     const [sin, cos] = [rows[at][2 * pair], rows[at][2 * pair + 1]];

@@ -1,4 +1,4 @@
-// What each head does over many sentences, as `regard heads` found it.
+// The roles of heads that `regard heads` found over many sentences.
 import { html, figure, number, isNumber, plural, table } from "../common/draw.js";
 import * as look from "./look.js";
 
@@ -8,7 +8,7 @@ const percent = (value) => (isNumber(value) ? `${number(100 * value)} %` : "–"
 function message(heads) {
   const busy = heads.filter(({ role }) => role).length;
   return `${busy} of ${plural(heads.length, "head")} have a role: over many sentences, their largest weight is `
-    + "at the place that the role names clearly more often than by chance or at the best fixed distance.";
+    + "on the token that the role predicts clearly more often than by chance or by a fixed distance.";
 }
 
 function rolesView(heads, maps, picked) {

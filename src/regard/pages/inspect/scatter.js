@@ -1,10 +1,10 @@
-// The tokens of both sentences as points in the plane: the two directions in which their vectors differ most.
+// The vectors of the tokens of both sentences as points: their first two principal components.
 import { html, svg, choice, number, linear, textWidth, responsive } from "../common/draw.js";
 
 const FONT = 13;
 const PAD = { x: 40, y: 18 };
 
-// Beside its point where there is room: right, left, above, below; else it is shown on hover only.
+// A free place for each label: right, left, above or below its point; if there is none, it is shown on hover only.
 function placed(points, width, height) {
   const taken = points.map(([x, y]) => ({ left: x - 4, right: x + 4, top: y - 4, bottom: y + 4 }));
   const meets = (one) => taken.some((other) => one.left < other.right && other.left < one.right
@@ -47,7 +47,7 @@ function scatterView(book, planes) {
   const shown = (planes ?? []).filter((one) => one.source || one.target);
   if (!shown.length) return null;
   const host = html("div", { class: "two" });
-  // At the bottom the decoder holds what it reads, above that what it will write.
+  // The lowest decoder vectors belong to the tokens that it reads, the others to the tokens that it predicts.
   function show({ name, source, target, reads }) {
     const texts = (side) => book.seen(side, "tokens").texts;
     host.replaceChildren(...[source && panel("source", texts("source"), source),

@@ -1,11 +1,11 @@
 // The two sentences, as words or as tokens: their texts, and the matrices between them merged to match.
 const MARK = "▁";
 const SPECIAL = { "<s>": "start", "</s>": "end", "<unk>": "unknown", "<pad>": "padding" };
-// Scripts that put no space between words: what goes on there is not the middle of a word.
+// Scripts without spaces between words: a token without the mark of a space can start a word.
 const UNSPACED = ["Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar"];
 const CONTINUES = new RegExp(`^(?![${UNSPACED.map((name) => `\\p{Script=${name}}`).join("")}])[\\p{L}\\p{N}]`, "u");
 
-// A token for the eye. The mark of a space goes, and what goes on inside a word gets a hyphen instead.
+// The text to show for a token: without the mark of a space, and with a hyphen if it continues a word.
 function labeller({ source, target }) {
   const tokens = [...(source?.tokens ?? []), ...(target?.tokens ?? [])];
   const isMarked = tokens.some((token) => token.startsWith(MARK) && token.length > 1);
@@ -17,14 +17,14 @@ function labeller({ source, target }) {
   };
 }
 
-// What the decoder has read when it writes the target: the start, then all but the last token.
+// The input of the decoder: the start token, then all target tokens but the last.
 const shifted = ({ tokens, words, word_of }) => ({
   tokens: ["<s>", ...tokens.slice(0, -1)],
   words: ["<s>", ...words.slice(0, -1)],
   word_of: [0, ...word_of.slice(0, -1).map((word) => word + 1)],
 });
 
-// Rows become their mean (a word looks as its tokens do), columns their sum (it gets what they all get).
+// Merges tokens to words: the rows of a word to their mean, its columns to their sum.
 function merge(matrix, rows, columns) {
   const sums = Array.from({ length: rows.count }, () => new Array(columns.count).fill(0));
   const sizes = new Array(rows.count).fill(0);
@@ -36,7 +36,7 @@ function merge(matrix, rows, columns) {
   return sums.map((line, row) => line.map((weight) => weight / sizes[row]));
 }
 
-// Where a unit stands in the text; the end has no place there.
+// The start and end of each unit in the text; the end token has none.
 function places({ spans, tokens }, { of, count }) {
   const found = Array.from({ length: count }, () => ({ start: Infinity, end: -1 }));
   spans.forEach(([start, end], token) => {
@@ -54,15 +54,15 @@ function open(data) {
     words: ({ words, word_of }) => ({ texts: words.map((word) => SPECIAL[word] ?? word), of: word_of }),
     tokens: ({ tokens }) => ({ texts: tokens.map(label), of: tokens.map((_, index) => index) }),
   };
-  // One side in one unit: the texts, how many there are, and for each token to which it belongs.
+  // One side by words or tokens (`unit`): the texts, their number, and for each token the index of its unit.
   function seen(side, unit) {
     const { texts, of } = units[unit](sides[side]);
     return { texts, of, count: texts.length };
   }
-  // The side as pieces of its text in order, with what stands before each; the end last.
+  // The units of a side as pieces of its text in order, each with the text before it; the end token is last.
   function pieces(side, unit) {
     const parts = seen(side, unit);
-    const letters = Array.from(sides[side].text); // places count whole characters, as Python does
+    const letters = Array.from(sides[side].text); // positions count code points, as in Python
     const cut = (from, to) => letters.slice(from, to).join("");
     let done = 0;
     return places(sides[side], parts).map(({ start, end }, index) => {

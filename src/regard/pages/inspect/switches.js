@@ -1,4 +1,4 @@
-// Heads that can be switched off, where somebody is there to translate again without them: a server. `switches` is
+// Switches for heads, on the page of a server, which translates again without the heads. `switches` is
 // { isOff(attention, head), flip(attention, head) }; without it no switch is shown.
 import { AVERAGE } from "../common/attention.js";
 import { ALL } from "./compare.js";
@@ -13,7 +13,7 @@ function small(switches, { name }, head) {
   return node;
 }
 
-// A button for the head that is seen large; there is none while several are.
+// A button for the head that look.js shows; hidden if it shows several heads.
 function large(switches, maps, picked) {
   const node = html("button", { type: "button", class: "quiet", "data-switch": "large" });
   function show({ kind, layer, head }) {

@@ -1,8 +1,8 @@
-// Words under their labels; of a chosen word, how sure its label is and which words made it likely.
+// Words and their labels; for a chosen word, the probabilities of its labels and the influence of the other words.
 import { html, figure } from "../common/draw.js";
 import { probabilityBars } from "../common/shading.js";
 
-// What each word does for the label of the chosen one: the darker, the more of its log-probability would go with it.
+// Shades each word by how much the log-probability of the chosen word's label falls without it.
 function shade(buttons, chosen, row) {
   const strongest = Math.max(0, ...row);
   buttons.forEach((button, place) => {
@@ -13,7 +13,7 @@ function shade(buttons, chosen, row) {
   });
 }
 
-// The least sure word is chosen at first.
+// At first, the word whose label has the lowest probability is chosen.
 function taggedView({ tokens = [], tags = [], probabilities = [], top_labels = [], influence = [] }) {
   if (!tokens.length) return null;
   const detail = html("div", { class: "tag-detail", "aria-live": "polite" });
@@ -29,7 +29,7 @@ function taggedView({ tokens = [], tags = [], probabilities = [], top_labels = [
   return html("div", {}, html("div", { class: "tagged-words", dir: "auto" }, buttons), detail);
 }
 
-// The spans in words: NP: the old dog; VP: sees.
+// The spans as text, e.g. NP: the old dog; VP: sees.
 const spansOf = ({ spans = [] }) => spans.map(({ type, text }) => `${type || "span"}: ${text}`).join("; ");
 
 export { taggedView, spansOf };

@@ -1,4 +1,4 @@
-// One sentence of a tagger: the labels of its words and what decided them, and the attention between words.
+// One sentence of a tagger: labels of the words, influence of words on labels, and attention between words.
 import * as attention from "../common/attention.js";
 import { html, plural } from "../common/draw.js";
 import * as frame from "../common/frame.js";

@@ -1,4 +1,4 @@
-// How far the states of each layer lead back to their tokens, measured over many sentences.
+// Token identifiability: by layer, the share of hidden states from which the token can be recovered.
 import { html, number, choice, plural } from "../common/draw.js";
 import * as heights from "./heights.js";
 

@@ -8,7 +8,7 @@ const KEYS = ["kept", "finished", "dropped", "best"];
 const HELP = "Beam search; use the arrow keys: left to the previous token, right to the best continuation, "
   + "up and down in rank";
 
-// Nodes by step, best first, with their parents and children; those that led to the best end are marked.
+// Nodes by step, best first, with their parents and children; those of the best finished hypothesis are marked.
 function grow(nodes) {
   const made = new Map(nodes.map((node) => [node.id, { ...node, children: [] }]));
   const steps = [];
@@ -71,12 +71,12 @@ function drawing(steps, label) {
   return { sheet, parts };
 }
 
-// Where an arrow key leads from a part.
+// The part to which an arrow key moves.
 function neighbour(parts, { node }, key) {
   const column = parts.filter((one) => one.node.step === node.step);
   const rank = column.findIndex((one) => one.node === node);
   if (key === "ArrowLeft") return parts.find((one) => one.node === node.from);
-  if (key === "ArrowRight") return parts.find((one) => one.node.from === node); // in a step the best stands first
+  if (key === "ArrowRight") return parts.find((one) => one.node.from === node); // the best of a step is first
   return column[rank + ({ ArrowUp: -1, ArrowDown: 1 }[key] ?? NaN)];
 }
 function describe(node, book) {
@@ -86,7 +86,7 @@ function describe(node, book) {
     + `${figure(last)} for “${book.label(token)}” alone.`;
 }
 
-// Where the search ended, best first.
+// The finished hypotheses, best first.
 function endsNode(steps, book) {
   const ends = steps.flat().filter((node) => node.fate === "finished").sort((one, other) => other.score - one.score);
   return ends.length > 0 && html("ol", { class: "ends" }, ends.slice(0, MOST_ENDS).map((node) => html("li", {},

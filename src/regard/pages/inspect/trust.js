@@ -1,8 +1,8 @@
-// Which explanation to trust, where that was measured over many sentences.
+// The most faithful attribution method, if faithfulness was measured over many sentences.
 import { html, figure, plural, table as tableOf } from "../common/draw.js";
 
 
-// The method that ranks first when words are deleted: figures come best first.
+// The method with the best deletion score: it is in the first row.
 const first = (methods, faithfulness) => (faithfulness?.rows ?? [])
   .map((row) => methods.find(({ name }) => name === row.name)).find(Boolean);
 

@@ -1,4 +1,4 @@
-// How the translation is written, token by token: where the model looks, what it expects next, what is written.
+// Decoding step by step: attention to the source, probabilities of the next token, and the tokens so far.
 import { html, number } from "../common/draw.js";
 import * as running from "../common/running.js";
 import * as weights from "../common/weights.js";
@@ -8,7 +8,7 @@ const SHOWN = 8;
 const BUTTONS = { first: ["«", "First step"], back: ["‹", "Previous step"], play: ["Play", "Play"],
   on: ["›", "Next step"], last: ["»", "Last step"] };
 
-// For each token written: how likely it was, all shares that are known in its place, and the best of them in order.
+// For each target token: its probability and rank, all probabilities known at its position, and the best in order.
 function stepsOf({ tokens, probability, best, written }, target) {
   return written.map(({ probability: own, rank }, row) => {
     const shares = new Map(tokens.map((token, column) => [token, probability[row][column]]));
@@ -16,7 +16,7 @@ function stepsOf({ tokens, probability, best, written }, target) {
       top: best[row].map((column) => [tokens[column], probability[row][column]]) };
   });
 }
-// Weights from the tokens of the target to the words of the source, over all heads; null where there are none.
+// Weights of target tokens on source words, averaged over all heads; null if there are none.
 function lookedAt(book, maps) {
   const crosses = maps.filter((map) => map.kind === "cross").flatMap((map) => map.weights);
   if (!crosses.length) return null;

@@ -1,4 +1,4 @@
-// The learning curve: loss above, score below, one x axis for both, a crosshair through them, its values in figures.
+// The learning curve: loss above, score below, one x axis and one crosshair for both, and the values at the crosshair.
 import {
   html, svg, isNumber, number, figure, round, plural, linear, ticks, line, spread, responsive, choice,
 } from "../common/draw.js";
@@ -27,11 +27,11 @@ const SERIES = [
 
 const readable = (records) => (records ?? []).filter((record) => isNumber(record.step));
 const best = (validations) => readable(validations).filter((validation) => validation.best).at(-1);
-// The last of `records` (in order of step) that knows `key` at `step`.
+// The last of `records` (in order of step) up to `step` that has a value for `key`.
 const latest = (records, key, step) =>
   records.filter((record) => isNumber(record[key]) && record.step <= step).at(-1);
 
-// Some thousands of steps become a few hundred: the mean of each stretch, with its lowest and highest loss.
+// Reduces many steps to at most MOST_POINTS: the mean, lowest and highest loss of groups of successive steps.
 function thin(steps) {
   const size = Math.max(1, Math.ceil(steps.length / MOST_POINTS));
   return Array.from({ length: Math.ceil(steps.length / size) }, (_, index) => {
@@ -44,7 +44,7 @@ function thin(steps) {
   });
 }
 
-// What the figure says, in words.
+// The content of the figure, as sentences.
 function message(data) {
   const losses = readable(data.steps).filter((step) => isNumber(step.loss));
   const top = best(data.validations);
@@ -61,7 +61,7 @@ function message(data) {
   return parts.join(" ");
 }
 
-// The two ways to lay out time. Unless every record has its seconds, steps are the only one.
+// The choices for the x axis: steps and, if every record has its seconds, time.
 function axesOf(records) {
   const axes = { steps: { title: "steps", of: (record) => record.step } };
   if (records.every((record) => isNumber(record.seconds))) {
@@ -129,7 +129,7 @@ function bestNode(top, x, panels) {
       .map(({ key, kind }) => svg("circle", { class: `ring ${kind}`, cx: at, cy: y(top[key]), r: 5 }))));
 }
 
-// A line at one stop, and a dot on each series where its latest value stands.
+// A vertical line at one step, and a dot at the latest value of each series.
 const crosshairNodes = (stop, x, panels) => [
   svg("line", { class: "crosshair", x1: x(stop), x2: x(stop), y1: MARGIN.top, y2: panels.at(-1).bottom }),
   ...panels.flatMap(({ own, y }) => own.map(({ records, key, kind }) => {

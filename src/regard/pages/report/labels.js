@@ -1,4 +1,4 @@
-// What a classifier confuses, and how far its probabilities can be taken at their word.
+// Labels of a classifier: confusion matrix, calibration of probabilities, words and documents of each label.
 import { html, svg, number, plural, linear, shorten, responsive, table } from "../common/draw.js";
 import { percent, verdictView } from "../common/shading.js";
 
@@ -43,7 +43,7 @@ function confusionView(labels) {
       `Each row is a true label, each column a predicted one. Cells count ${labels.counted ?? "documents"}.`), host);
 }
 
-// The pairs that are mistaken for each other most.
+// The pair of labels that is confused most often, as a sentence.
 function confusionMessage(labels) {
   if (!labels?.confusion) return "";
   const pairs = labels.confusion.flatMap((row, right) =>
@@ -60,7 +60,7 @@ const labelTable = (labels) => labels?.by_label && html("details", { open: label
   table(["label", "precision", "recall", "F1", labels.unit ?? "documents"], Object.entries(labels.by_label).map(([label, one]) =>
     [label, percent(one.precision), percent(one.recall), percent(one.f1), number(one.documents ?? one.count)]), "numbers"));
 
-// ---- calibration: how often an answer is right (height) that the model is so sure of (place)
+// ---- calibration: x is the predicted probability, y how often such predictions are right
 function reliabilityNode(bins, width) {
   const [height, margin] = [Math.min(300, Math.max(200, width * 0.6)), 38];
   const lowest = Math.min(...bins.map(({ confidence }) => confidence), 0.9);

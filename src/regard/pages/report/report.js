@@ -1,6 +1,7 @@
 // The report of a training run: reads the data of the page and lays out its sections. What is missing is left out.
 import * as attention from "../common/attention.js";
 import * as curve from "./curve.js";
+import * as experts from "./experts.js";
 import { tidy } from "../common/differences.js";
 import { html, isNumber, number, figure, large, plural, duration, table } from "../common/draw.js";
 import * as frame from "../common/frame.js";
@@ -50,7 +51,7 @@ function frontispiece() {
     page("source", sample.source), page("target", sample.output));
 }
 
-// The signature of a score may break after its bars.
+// A line break is possible after each | in the signature of a score.
 const breakable = (text) => text.split("|").flatMap((part, index) => (index ? ["|", html("wbr", {}), part] : [part]));
 const figuresRow = () => list(data.summary).length > 0 && html("dl", { class: "figures" }, data.summary.map((item) =>
   html("div", {}, html("dt", {}, item.label), html("dd", {}, item.value),
@@ -90,9 +91,10 @@ function settings() {
   return [folded("general", Object.fromEntries(loose)), ...entries.map(([name, value]) => folded(name, value))];
 }
 
-// ---- the whole
+// ---- the whole page
 const sections = [
   section("learning", "Learning", curve.message(data), curve.learningCurve(data), validationTable()),
+  section("experts", "Experts", experts.message(data.card?.layers), experts.expertsView(data.card?.layers)),
   section("confusion", "Labels", labels.confusionMessage(data.labels),
     labels.confusionView(data.labels), labels.labelTable(data.labels)),
   section("calibration", "Calibration",

@@ -1,4 +1,4 @@
-// The page of `regard info --roofline`: steps of a model under the two roofs of the machine, and their costs in figures.
+// The page of `regard info --roofline`: steps of a model under the two roofs of the machine, and tables of their costs.
 import { html, svg, figure, large, linear, number, responsive, spread, table } from "../common/draw.js";
 import { section, sign } from "../common/frame.js";
 

@@ -1,5 +1,5 @@
-// The address of what is seen, after the # of the page's own: a view, and in it a model, a sentence, heads that are
-// off. Browsers never send that part to a server.
+// The state of the page in the fragment of its URL (after the #): view, model, sentence, disabled heads. Browsers do
+// not send the fragment to the server.
 const SEPARATOR = "~";
 
 function read() {
@@ -17,7 +17,7 @@ function make({ view, model, text, off }) {
   const query = fields.toString();
   return `#${view}${query ? `?${query}` : ""}`;
 }
-// The same page under another address; going back leads to the view before, not through every letter typed.
+// Changes the URL without a new history entry: the back button leads to the previous view, not to earlier text.
 const replace = (values) => history.replaceState(null, "", make(values));
 
 export { read, make, replace };

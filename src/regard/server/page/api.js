@@ -1,29 +1,30 @@
-// The server's API as the page uses it. Addresses are relative, so that the page also works behind a prefix.
+// Requests to the API of the server. URLs are relative, so that the page also works under a path prefix of a proxy.
 const KEY = "regard-key";
 
-// An answer other than the one hoped for. `status` 0: nobody answered. `wait`: seconds after which to try again, if the
-// server said so.
+// An error response. `status` 0: the server did not answer. `wait`: seconds after which to try again, if the
+// server says so. `code`: the name of the error, if it has one (errors.py).
 class Refusal extends Error {
-  constructor(message, status, wait = null) {
+  constructor(message, status, { wait = null, code = null } = {}) {
     super(message);
-    Object.assign(this, { status, wait });
+    Object.assign(this, { status, wait, code });
   }
 }
 const isAborted = (error) => error?.name === "AbortError";
 
-// A key lasts as long as the tab.
+// The API key is stored until the tab is closed.
 const keyOf = () => { try { return sessionStorage.getItem(KEY); } catch { return null; } };
-const useKey = (key) => { try { sessionStorage.setItem(KEY, key); } catch { /* a browser may forbid it */ } };
+const useKey = (key) => { try { sessionStorage.setItem(KEY, key); } catch { /* storage is forbidden */ } };
 
 async function refusal(response) {
   const wait = Number(response.headers.get("Retry-After")) || null;
-  let said = null;
+  let said = null, code = null;
   try {
     const { error, detail } = await response.json();
     said = error?.message ?? error ?? detail;
-  } catch { /* not in JSON: a proxy's page, say */ }
+    code = error?.code ?? null;
+  } catch { /* not JSON, e.g. an error page of a proxy */ }
   const message = typeof said === "string" && said ? said : `the server answered with status ${response.status}`;
-  return new Refusal(message, response.status, wait);
+  return new Refusal(message, response.status, { wait, code });
 }
 
 async function ask(path, body, signal) {
@@ -41,7 +42,7 @@ async function ask(path, body, signal) {
   return response;
 }
 
-// The data of server-sent events, parsed, until the last one.
+// The parsed JSON data of server-sent events, until [DONE].
 async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -74,7 +75,7 @@ async function answer(task, body, { signal } = {}) {
   const { results } = await (await ask(`v1/${task}`, body, signal)).json();
   return results;
 }
-// Characters that a request may have; none known: as many as one likes.
+// Maximum number of characters of a request; Infinity if unknown.
 async function limit() {
   try {
     const { charLimit } = await (await ask("frontend/settings")).json();
@@ -84,16 +85,16 @@ async function limit() {
   }
 }
 
-// Translations of texts with all that is known about them. A model that never looks back at the source cannot say which
-// words render which, and says so: then the rest has to do.
-const blind = new Set();
+// Translations of texts, with token scores and word alignments. A model without cross-attention refuses to align words:
+// then the request is repeated without alignment.
+const cannotAlign = new Set();
 async function translate(model, texts, { nbest = 1, signal } = {}) {
-  const align = !blind.has(model);
+  const align = !cannotAlign.has(model);
   try {
     return await answer("translate", { model, q: texts, nbest, align, scores: true }, { signal });
   } catch (error) {
-    if (!align || error.status !== 400 || !/align/.test(error.message)) throw error;
-    blind.add(model);
+    if (!align || error.code !== "no_cross_attention") throw error;
+    cannotAlign.add(model);
     return translate(model, texts, { nbest, signal });
   }
 }
@@ -105,7 +106,7 @@ async function explain(task, model, text, { signal } = {}) {
   const [result] = await answer(task, { model, q: text, explain: true }, { signal });
   return result;
 }
-// A reply in pieces. `messages` as OpenAI's clients send them.
+// Yields the reply to `messages` (in OpenAI's format) in pieces.
 async function* chat(model, messages, { signal } = {}) {
   const response = await ask("v1/chat/completions", { model, messages, stream: true }, signal);
   for await (const { choices } of events(response)) {

@@ -1,11 +1,11 @@
-// A button that puts text on the clipboard.
+// A button that copies a text to the clipboard.
 import { html } from "./common/draw.js";
 
-const SHOWN = 1600;
+const SHOWN = 1600; // milliseconds that the result is displayed
 
 async function put(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  // Without a secure connection there is only the old way.
+  // Without HTTPS, browsers have no `navigator.clipboard`.
   const field = html("textarea", { class: "unseen", "aria-hidden": "true" });
   field.value = text;
   document.body.append(field);

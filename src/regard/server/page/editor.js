@@ -1,11 +1,11 @@
-// The page to write on: a text field over a copy of its text. The copy gives both their height, and in it words can be
-// lit, which a text field does not know. Highlights leave the text whole, so that both break their lines alike.
+// A text field above a copy of its text. The copy sets the height of both, and its words can be highlighted, which is
+// impossible in a text field. Highlights do not change the text nodes, so both have the same line breaks.
 import { html } from "./common/draw.js";
 
 const LIT = "counterpart";
 const MOVES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"];
 
-// `onInput()` hears of other text, `onPoint(word or null)` of the pointer, `onCaret(place)` of a caret moved by hand.
+// Callbacks: `onInput()`: other text; `onPoint(word or null)`: the pointer moved; `onCaret(place)`: the caret moved.
 function editor({ label, placeholder, describedBy, onInput, onPoint = () => {}, onCaret = () => {} }) {
   const letters = document.createTextNode("");
   const copy = html("div", { class: "copy", "aria-hidden": "true", dir: "auto" }, letters);
@@ -14,7 +14,7 @@ function editor({ label, placeholder, describedBy, onInput, onPoint = () => {}, 
   const node = html("div", { class: "paper" }, copy, field);
   let ranges = [];
 
-  // A last empty line needs a letter to stand on.
+  // The zero-width space gives an empty last line its height.
   const paint = () => { letters.data = `${field.value}\u200b`; };
   function range({ start, end }) {
     const made = new Range();
@@ -44,7 +44,7 @@ function editor({ label, placeholder, describedBy, onInput, onPoint = () => {}, 
     paint();
     onInput();
   });
-  let isWaiting = false; // at most one look a frame
+  let isWaiting = false; // the word at the pointer is searched at most once per frame
   field.addEventListener("pointermove", (event) => {
     if (isWaiting || !ranges.length) return;
     isWaiting = true;

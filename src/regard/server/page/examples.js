@@ -1,4 +1,4 @@
-// Sentences to begin with, where a model brings none of its own: the same two or three in some languages.
+// Example sentences for models without examples of their own, by language.
 const SENTENCES = {
   de: ["Wo ist der Bahnhof?", "Sie haben den Tee nicht getrunken, weil er zu kalt war."],
   en: ["Where is the station?", "They didn't drink the tea because it was too cold.",

@@ -1,4 +1,4 @@
-// The page of `regard serve`: asks what is served, and shows one view at a time.
+// The page of `regard serve`: requests the lists of models and tasks, and shows one view at a time.
 import * as address from "./address.js";
 import * as api from "./api.js";
 import { html, plural } from "./common/draw.js";
@@ -6,8 +6,8 @@ import { noticeView } from "./notice.js";
 import { afterPause } from "./pace.js";
 import { translateView } from "./translate/translate.js";
 
-// Tasks come from the server. Some have views of their own; runs that reply to conversations share one, and any other
-// task gets a plain one. A module is loaded when its view is first opened.
+// The server lists the tasks. Some tasks have their own views, tasks that reply to conversations share one, and all
+// others get a plain one. The module of a view is loaded when the view is first opened.
 const OWN_VIEWS = {
   translate: {
     translate: { title: "Translate", load: async () => translateView },
@@ -20,7 +20,7 @@ const CHAT_VIEW = { title: "Chat", load: async () => (await import("./chat/chat.
 const plainView = (task) => ({ title: task.name[0].toUpperCase() + task.name.slice(1).replaceAll("-", " "),
   load: async () => (await import("./labels/plain.js")).plainView(task) });
 
-// The views by name, each with the models that it shows.
+// The views by name, each with the models that can be chosen in it.
 function viewsOf(tasks, models) {
   const views = {};
   for (const task of tasks.filter((one) => one.models.length)) {
@@ -36,13 +36,13 @@ function viewsOf(tasks, models) {
 const main = document.getElementById("main");
 const nav = document.getElementById("views");
 
-// What the views share. `text` is all that was typed, `sentence` the one at the caret, `off` the disabled heads.
+// Values that all views share. `text`: the whole text; `sentence`: the one at the caret; `off`: the disabled heads.
 function makeApp(views, limit) {
   const values = { view: "", model: views.translate?.models[0].id ?? "", text: "", sentence: "", off: [] };
-  // The address keeps what was looked at, so that it can be shown to others; what is only translated leaves no trace.
+  // The URL contains an inspected sentence, so that the user can share it, but no text that is only translated.
   const note = afterPause(250, () => {
     const { view } = address.read();
-    if (view && view !== values.view) return; // the reader is on the way to another view
+    if (view && view !== values.view) return; // the user is opening another view
     address.replace(values.view === "inside" ? { ...values, text: values.sentence } : { view: values.view });
   });
   return {
@@ -63,7 +63,7 @@ function showViews(app, views) {
     app.values.view = name;
     made[name] ??= views[name].load().then((make) => make(app, views[name].models));
     const view = await made[name];
-    if (app.values.view !== name) return; // the reader has gone on
+    if (app.values.view !== name) return; // the user has opened another view meanwhile
     if (before !== name) made[before]?.then((one) => one.close());
     for (const [one, link] of Object.entries(links)) {
       if (one === name) link.setAttribute("aria-current", "page");
@@ -72,9 +72,9 @@ function showViews(app, views) {
     document.title = `${views[name].title} · Regard`;
     main.replaceChildren(view.node);
     view.open();
-    app.set({}); // the address tells of what was brought along
+    app.set({}); // updates the URL
   }
-  // Goes where the address says. Some lead elsewhere on the page: those are the browser's business.
+  // Opens the view in the URL. Other fragments (links within the page) are left to the browser.
   function follow() {
     const { view, model, text, off } = address.read();
     if (view && !known.includes(view) && app.values.view) return;

@@ -1,4 +1,4 @@
-// Answers by model and sentence, so that only what is new is asked for; beyond `most` the oldest go.
+// A cache of answers by model and sentence. If it has more than `most` answers, the oldest are removed.
 function memory(most) {
   const found = new Map();
   const keyOf = (model, text) => `${model.id}\n${text}`;

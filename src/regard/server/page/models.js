@@ -1,21 +1,21 @@
-// The served models: their names for people, and the choice among them.
+// The served models: their displayed names, and a menu to choose one.
 import { html, isNumber, large, number } from "./common/draw.js";
 import { names } from "./common/frame.js";
 
 const sides = ({ source, target }) => names({ source, target });
 
-// A name that tells a translation model from the others: its languages, with its own name if others have them too.
+// The displayed name of a translation model: its languages and, if other models have the same languages, its id.
 function nameByLanguages(model, all) {
   if (!(model.source && model.target)) return model.id;
   const pair = `${sides(model).source} to ${sides(model).target}`;
   const isAlone = all.filter(({ source, target }) => source === model.source && target === model.target).length === 1;
   return isAlone ? pair : `${pair} (${model.id})`;
 }
-// The model that translates back, if it is served.
+// The model that translates in the other direction, if it is served.
 const reverseOf = (model, all) => all.find(({ source, target }) =>
   source && source === model.target && target === model.source);
 
-// "1 question", "17 questions".
+// A number and a noun, e.g. "1 question" or "17 questions".
 const many = (count, thing) => `${large(count)} ${thing}${count === 1 ? "" : "s"}`;
 
 function describe({ id, arch, parameters, scores, facts }) {
@@ -25,7 +25,7 @@ function describe({ id, arch, parameters, scores, facts }) {
     isNumber(bleu) && `BLEU ${number(bleu, 1)}`].filter(Boolean).join(" · ");
 }
 
-// A menu of models, if there are several, and facts about the chosen one. `nameOf(model, all)` is its name in the menu.
+// A menu of models (if there are several), and facts about the chosen one. `nameOf(model, all)`: the displayed name.
 function modelChoice(legend, all, onChoose, nameOf = ({ id }) => id) {
   const about = html("span", { class: "facts" });
   const select = html("select", {}, all.map((model) => html("option", { value: model.id }, nameOf(model, all))));

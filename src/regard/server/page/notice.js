@@ -1,10 +1,10 @@
-// What went wrong, said calmly, with a way to go on.
+// An error message, with a way to continue: a button, a countdown, or a field for the API key.
 import { isAborted, useKey } from "./api.js";
 import { html } from "./common/draw.js";
 
 const sentenceCase = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 
-// `again` is called to try once more: by the reader, or by the clock where the server said when.
+// `again()` repeats the request: when the user presses the button, or after the time that the server gave.
 function noticeView(again) {
   const node = html("div", { class: "notice", role: "status", hidden: true });
   let timer = null;
@@ -28,7 +28,7 @@ function noticeView(again) {
     made.addEventListener("click", retry);
     return made;
   }
-  // The seconds that pass are for the eye alone: nobody wants to hear them all.
+  // The remaining seconds are hidden from screen readers, which would read out each change.
   function countDown(message, seconds) {
     const left = html("span", { "aria-hidden": "true" });
     let rest = Math.ceil(seconds);
@@ -52,7 +52,7 @@ function noticeView(again) {
   function show(error) {
     if (isAborted(error)) return;
     const message = sentenceCase(error.message);
-    if (error.status === undefined) console.error(error); // a mistake of ours, not the server's refusal
+    if (error.status === undefined) console.error(error); // a bug in the page, not an error response
     if (error.status === 429 || (error.status === 503 && error.wait)) {
       countDown(error.status === 429 ? "The server is busy." : message, error.wait ?? 2);
     } else if (error.status === 401 || error.status === 403) askForKey(message);

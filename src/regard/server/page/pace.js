@@ -1,13 +1,13 @@
-// When things happen: after a pause, or once for many calls.
+// Delays calls until the user pauses, and aborts outdated requests.
 
-// Calls `act` when nobody has called for so many milliseconds.
+// Returns a function that calls `act` when it has not been called again for so many milliseconds.
 function afterPause(milliseconds, act) {
   let timer = null;
   const call = () => { clearTimeout(timer); timer = setTimeout(act, milliseconds); };
   call.cancel = () => clearTimeout(timer);
   return call;
 }
-// Work of which only the newest matters: to begin anew gives up what was begun before.
+// Requests of which only the newest is needed: `begin` aborts the previous one and returns a signal for the next.
 function newest() {
   let controller = null;
   return {

@@ -1,13 +1,13 @@
-// What an empty page says: on the first visit how it works, and always a few sentences to begin with.
+// Content of an empty view: example sentences and, until the user closes it, a hint that explains the view.
 import { html } from "./common/draw.js";
 
 const SEEN = "regard-welcomed";
 const MOST = 3;
 
 const isSeen = () => { try { return localStorage.getItem(SEEN) !== null; } catch { return false; } };
-const remember = () => { try { localStorage.setItem(SEEN, "1"); } catch { /* it will be said again */ } };
+const remember = () => { try { localStorage.setItem(SEEN, "1"); } catch { /* not allowed: it appears again */ } };
 
-// `onChoose(text)` hears of a sentence to try.
+// `onChoose(text)` is called when the user chooses an example.
 function welcomeView(message, onChoose) {
   const hint = html("p", { class: "hint" }, message);
   const close = html("button", { type: "button", class: "quiet" }, "Got it");

@@ -78,7 +78,7 @@ class Chatbot:
         return spell(searcher.stream(SearchInput(context, source.encode(context))), target)
 
     def context(self, turns: Sequence[str]) -> str:
-        """The last turns, joined to the text that the model reads, within its limits; "" if the last turn is empty."""
+        """Join the last turns to the text that the model reads, within its limits; "" if the last turn is empty."""
         turns = [turns] if isinstance(turns, str) else turns
         if not turns or not turns[-1].strip():
             return ""

@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
-    """Open the knowledge base `opened` and the chat model of --fallback, if given; only the latter uses [search]."""
+    """Open the knowledge base `opened` and, if given, the chat model of --fallback. Only the model uses [search]."""
     if options.top < 0:
         raise SettingsError(f"--top must be 0 or more matches, not {options.top}")
     task = find(opened.recipe.data.task)
@@ -166,7 +166,7 @@ class Conversation:
             screen.print(Text(f"  {match.score:.3f}  {match.question}  ({scores})", style=QUIET), soft_wrap=True)
 
     def _add(self, said: str) -> bool:
-        """Add the user's turn `said` and look it up in the knowledge base. Returns True if `found` is the reply."""
+        """Add the user's turn `said`; search the knowledge base. Returns True if the result, `found`, is the reply."""
         longest = 1 + max(predictor.turns for predictor in (self.knowledge, self.model) if predictor)
         self.turns = [*self.turns, said][-longest:]
         self.found = self.knowledge.reply(self.turns) if self.knowledge else None
@@ -210,7 +210,7 @@ def _read_turn() -> str:
         print()
         return "/quit"
     except UnicodeDecodeError:
-        print("(this was not UTF-8)")
+        print("(this line is not UTF-8; check the encoding of the terminal)")
         return ""
 
 

@@ -37,7 +37,7 @@ class Dialogue(NamedTuple):
 
 
 def join_turns(turns: Sequence[str]) -> str:
-    """Join turns to one text, with the token `TURN` between them, without empty turns. Escapes `TURN` in the turns."""
+    """Join the turns that are not empty, with the token `TURN` between them. The text "<turn>" in a turn is escaped."""
     return f"{TURN} ".join(clean for turn in turns if (clean := escape_turn(turn)))
 
 
@@ -107,9 +107,10 @@ def _from_record(record: Any, path: Path, number: int) -> Dialogue:
 
 
 def _from_messages(messages: list[Any], path: Path, number: int) -> Dialogue:
-    """Make a dialogue of chat messages (objects with "role" and "content") from line `number` of the file `path`.
+    """Make a dialogue out of chat messages (objects with "role" and "content"); `path` and `number` are for errors.
 
-    System messages are ignored. Consecutive messages of one role become one turn; turns of the assistant are replies.
+    System messages and empty messages are ignored. Consecutive messages of one role become one turn. The turns of the
+    assistant, except a first turn, are the replies that the model learns.
     """
     said: list[tuple[str, str]] = []
     for message in messages:

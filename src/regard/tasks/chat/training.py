@@ -29,7 +29,7 @@ from regard.training.trainer import Validation
 
 
 class DialogueExamples(PairExamples):
-    """Pairs of context and reply. The pairs of a conversation are all in one of training, validation and test part."""
+    """Pairs of context and reply. All pairs of a conversation are in the same part: training, validation or test."""
 
     test_has_loss = True
 
@@ -52,19 +52,19 @@ class DialogueExamples(PairExamples):
         return (text for source, target in self.train() for text in (split_turns(source)[-1], target))
 
     def fit_to(self, source: Tokenizer, max_length: int) -> None:
-        """From now on, shorten each context to `max_length` tokens, counted by `source`. The oldest turns go first."""
+        """From now on, shorten contexts to `max_length` tokens of `source`. The oldest turns are dropped first."""
         self._fit = partial(fit, size=lambda text: len(source.encode(text)), most=max_length)
 
     @property
-    def smallest(self) -> int:
-        """The number of replies in the longest conversation: that many may be held out, even if above 1/20 of all."""
+    def smallest_limit(self) -> int:
+        """The number of replies in the longest conversation, which must fit into a held-out part."""
         return max((len(dialogue.replies) for dialogue in self._dialogues()), default=1)
 
     def _fitted(self, pair: Pair) -> Pair:
         return pair if self._fit is None else Pair(self._fit(pair.source), pair.target)
 
     def _split(self, valid: int, test: int, seed: int) -> Split:
-        # All replies of a dialogue, and of equal dialogues, have the same text here, so they stay in one part.
+        # Each reply gets the text of its dialogue, so that all replies of equal dialogues stay in one part.
         pairs = (Pair("\n".join(one.turns), "") for one in self._dialogues() for _ in one.replies)
         return plan_split(pairs, valid, test, seed, where=self.data.train[0].source)
 
@@ -96,6 +96,7 @@ class ChatTrainUnit(TranslateTrainUnit):
 
 class ChatTraining(TranslateTraining):
     train_unit = ChatTrainUnit
+    has_dictionary = False
     result = (
         "perplexity {perplexity:.1f}  distinct-1 {distinct_1:.3f}  distinct-2 {distinct_2:.3f}"
         "  on {sentences:,} replies"

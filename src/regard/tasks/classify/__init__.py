@@ -27,5 +27,5 @@ TASK = Task(
         "loss": "loss {:.3f}",
     },
     unit="documents",
-    unsupported=("train.r_drop", "train.fsdp"),
+    unsupported=("train.r_drop", "train.fsdp", "train.expert_parallel"),
 )

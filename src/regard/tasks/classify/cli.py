@@ -76,7 +76,7 @@ def show_scores(found: LabelScores, options: argparse.Namespace) -> None:
 
 
 def show(results: Iterable[Classification], options: argparse.Namespace) -> None:
-    """Print each result as JSON (--json), shaded text (--explain), or the labels, a tab, and the best probability."""
+    """Print each result as JSON (--json), shaded text (--explain), or a line with labels and the best probability."""
     for result in results:
         if options.json:
             print(json.dumps(result.as_dict(), ensure_ascii=False))

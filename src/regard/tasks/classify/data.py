@@ -95,7 +95,7 @@ def plain(text: str) -> str:
 
 
 def sentences_of(text: str, settings: ClassifySettings) -> list[str]:
-    """Divide a document into sentences, by line. A sentence without a space, e.g. "Dr.", is joined to the next one."""
+    """Divide each line of a document into sentences. A sentence without a space ("Dr.") is joined to the next one."""
     found: list[str] = []
     for line in (plain(text) if settings.markup == "remove" else text).splitlines():
         joined: list[str] = []
@@ -217,8 +217,8 @@ class DocumentFacts:
 class TrainingDocuments:
     """The labeled documents for training, validation and test, read from files.
 
-    Without validation files, documents of the training files are held out for validation and, without test files, for
-    the test. Documents with equal texts stay together.
+    If there are no files for validation or test, documents of the training files are held out for it. Documents with
+    equal texts are in the same part.
     """
 
     def __init__(self, data: DataSettings, seed: int):
@@ -294,7 +294,7 @@ def write_store(run: Run, documents: TrainingDocuments, log: Log) -> None:
     if cut := sum(one.truncated_tokens > 0 for one in encoded):
         lost = sum(one.truncated_tokens for one in encoded)
         share = lost / (lost + sum(len(sentence) for one in encoded for sentence in one.sentences))
-        log(f"{cut:,} documents are longer than {settings.max_tokens} tokens; {share:.1%} of all tokens is left out")
+        log(f"{cut:,} documents are longer than {settings.max_tokens} tokens; {share:.1%} of all tokens are left out")
     numbered = ([number[label] for label in document.labels] for document in documents.parts.train())
     rows = zip((one.sentences for one in encoded), numbered, strict=True)
     parts = store_parts((len(found), weight) for found, weight in documents.parts.corpora)

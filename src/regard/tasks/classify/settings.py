@@ -27,7 +27,7 @@ class ClassifySettings(CheckedSettings):
     word_dropout: Share = 0.1
     """Share of tokens that are replaced by UNK in training, chosen again each time a document is used."""
     class_weights: Literal["none", "balanced"] = "none"
-    """Weights in the loss: equal for all documents (none), or with an equal sum for all labels (balanced)."""
+    """Weights in the loss: the same for all documents (none), or the same sum of weights for all labels (balanced)."""
     temperature: Positive = 1.0
     """Logits are divided by this before the softmax or sigmoid; training tunes it on the validation part."""
     threshold: Annotated[float, Range(above=0, below=1)] = 0.5

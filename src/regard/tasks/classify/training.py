@@ -122,7 +122,7 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         labels = base.labels if base else examples.labels
         for document in examples.parts.train():
             if unknown := set(document.labels) - set(labels):
-                known = ", ".join(labels[:8])
+                known = ", ".join([*labels[:8], *(["..."] if len(labels) > 8 else [])])
                 raise SettingsError(
                     f'the label "{min(unknown)}" is unknown to the run that is fine-tuned (its labels: {known}); '
                     "remove the documents with this label, or train a new run"
@@ -208,7 +208,7 @@ def _choose_settings(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]
         count = f"{words / 1e6:.1f} million" if words >= 1e6 else f"{round(words, -3):,.0f}"
         yield PlannedSetting("tokenizer.kind", "word", "attention weights are shown per word")
         yield PlannedSetting("tokenizer.lowercase", True, "the first word of a sentence is the same word")
-        yield PlannedSetting("tokenizer.vocab_size", size, f"{count} words: those that occur about five times")
+        yield PlannedSetting("tokenizer.vocab_size", size, f"{count} words: those that occur at least about five times")
     else:
         yield PlannedSetting("tokenizer.kind", "bpe", "subwords: spaces do not divide this text into words")
         yield PlannedSetting("tokenizer.vocab_size", 8000, "few enough that each subword is seen often")

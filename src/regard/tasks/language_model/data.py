@@ -28,7 +28,7 @@ def read_texts(corpus: Corpus) -> list[str]:
         return list(builtin.read_texts(corpus.source))
     suffix = split_suffix(path)[0]
     if suffix in (".tsv", ".csv", ".parquet", ".tmx", ".po"):
-        raise CorpusError(path, f"not a file of texts; the formats are {FORMATS}")
+        raise CorpusError(path, f"texts cannot be read from this format; use {FORMATS}")
     texts = read_lines(path)
     if suffix == ".jsonl":
         objects = read_objects(path, 'a line is an object with "text"', text="text")

@@ -43,7 +43,7 @@ from regard.training.trainer import Validation
 def make_plan(tokens: float, machine: Machine, given: Tables) -> list[PlannedSetting]:
     """Choose the settings that the user has not `given`. `tokens`: approximate number of tokens to train on."""
     train = given.get("train", {})
-    muon = train.get("optimizer") != "adam" and not train.get("fsdp")
+    muon = train.get("optimizer") != "adam" and not (train.get("fsdp") or train.get("expert_parallel"))
     batch = 2048 if tokens < 5e6 else 4096
     epoch = steps_per_epoch(tokens, train.get("batch_tokens") or batch)
     every = min(max(epoch, 100), 2000)

@@ -27,5 +27,5 @@ TASK = Task(
         "loss": "loss {:.3f}",
     },
     unit="pairs",
-    unsupported=("train.r_drop", "train.fsdp", "train.label_smoothing"),
+    unsupported=("train.r_drop", "train.fsdp", "train.expert_parallel", "train.label_smoothing"),
 )

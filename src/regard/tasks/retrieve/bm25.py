@@ -59,7 +59,7 @@ class WordIndex:
             self._index.index(found, show_progress=False)
 
     def scores(self, question: str) -> Scores:
-        """Return the BM25 score of each text for a question, divided by its maximum so that it is from 0 to 1."""
+        """Return the BM25 score of each text for a question, divided by the highest possible score: from 0 to 1."""
         asked = list(dict.fromkeys(terms(question)))
         if self._index is None or not asked:
             return np.zeros(self._size, np.float32)
@@ -128,7 +128,7 @@ class QueryCoverage:
         self._terms_of_entry = lru_cache(4096)(self._gather)
         self._known = Counter(term for number in range(len(texts_E)) for term in self._gather(number))
         spoken_E = [[_spoken(question) for question in one] for one in questions_E]
-        # A question with fewer than three words, such as "Parking nearby?", may begin with its topic.
+        # Shorter questions are not counted, because they may begin with their topic ("Parking nearby?").
         self._openers = Counter(word for spoken in spoken_E for word in {one[0] for one in spoken if len(one) >= 3})
         lengths = sorted(map(len, {word for one in texts_E for text in one for word in _spoken(text)}))
         self._long = min(LONG, lengths[3 * len(lengths) // 4]) if lengths else LONG
@@ -148,7 +148,7 @@ class QueryCoverage:
                 continue
             weight = 1.0 if is_name else self._weight(word)
             met = sum(rarity for term, rarity in rarities.items() if term in own) / sum(rarities.values())
-            # Squared, because half of the terms say little about a word. Without spaces, a "word" is a whole sentence.
+            # Squared, because half of its terms say little about a word. Without spaces, a "word" may be a sentence.
             found += weight * (met if _UNSPACED.search(word) else met**2)
             total += weight
         return found / total if total else 0.0

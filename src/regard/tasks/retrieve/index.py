@@ -142,7 +142,7 @@ class KnowledgeIndex:
         Coverage is the share of the question that an entry contains (`QueryCoverage`). Each score is multiplied by the
         square root of the coverage. Then all are scaled so that the best score is at most the coverage of its entry.
         """
-        # Entries after the first five get their lowest coverage. More do not change the first five on BANKING77.
+        # Coverage is computed for the first five entries (more make no difference on BANKING77); others get the lowest.
         first = np.argsort(-scores_E, kind="stable")[:5]
         covered = np.array([self.coverage.share(question, int(number)) for number in first], np.float32)
         weight_E = np.full_like(scores_E, np.sqrt(covered.min(initial=1.0)))
@@ -277,7 +277,7 @@ def make_run(
     table = {"data": {"task": "retrieve"}, "retrieve": retrieve}
     recipe = make_recipe(with_overrides(table, overrides), where="options")
     if recipe.data != make_recipe(table).data:
-        raise SettingsError("--set: a run without training has no data. settings; leave them out")
+        raise SettingsError("--set: a run without training has no settings of [data]; leave them out")
     if (Path(folder) / RECIPE).is_file():
         hint = f'"regard index {folder} FILE" adds to it, and --replace replaces its entries'
         raise RunError(f"{folder}: exists already; {hint}")
@@ -317,7 +317,7 @@ def change(run: Run, before: Sequence[KnowledgeEntry], entries: Sequence[Knowled
 def count_changes(before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
     """Count the answers that were added, changed or removed between `before` and `entries`.
 
-    An answer counts as changed if its questions differ, or if one of its questions had another answer, now gone.
+    An answer counts as changed if its questions differ, or if it replaces a removed answer to one of its questions.
     """
     old, new = ({normalize(entry.answer): entry for entry in some} for some in (before, entries))
     gone = {normalize(question): key for key in old.keys() - new.keys() for question in old[key].questions}

@@ -78,7 +78,7 @@ class Retriever:
     def reply(self, turns: str | Sequence[str]) -> Reply:
         """Answer the last of `turns`: a question, or the messages of a conversation by user and system in alternation.
 
-        A question of at most four words ("And on Sundays?") is also searched together with the user's message before.
+        A question of at most four words ("And on Sundays?") is also searched together with the user's previous message.
         """
         turns = [turns] if isinstance(turns, str) else list(turns)
         last = turns[-1] if turns else ""

@@ -42,8 +42,8 @@ class MatchScores(NamedTuple):
     def total(self, weight: float) -> Scores:
         """Return `weight` times the dense plus (1 - `weight`) times the BM25 scores, or the scores of the only method.
 
-        Before, the scores of a question are divided by the best score of their method. Afterwards, the sum is
-        multiplied by the weighted sum of both best scores, so that different questions have comparable scores.
+        First, the scores of a question are divided by the best score of their method. Finally, the sum is multiplied by
+        the weighted sum of both best scores, so that different questions have comparable scores.
         """
         if self.bm25 is None or self.dense is None:
             only = self.dense if self.bm25 is None else self.bm25
@@ -111,7 +111,7 @@ def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> l
 def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
     """Find the best threshold of each method, and the dense weight of "hybrid", on (question, correct answer) pairs.
 
-    The result has, for each method, "threshold" and maybe "dense_weight". At the threshold, the share
+    The result has, for each method, "threshold" and, for "hybrid", "dense_weight". At the threshold, the share
     `retrieve.target_answer_rate` of the questions is answered. Pairs whose answers are not in the index are left out.
     With fewer than 30 pairs, the result is empty.
     """

@@ -48,9 +48,9 @@ def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperat
     """Return the contrastive loss with in-batch negatives (InfoNCE in both directions), summed over B pairs of texts.
 
     `one_BV` and `other_BV` are the vectors of the first and of the second texts; they have V elements and length one.
-    The loss is the cross-entropy of finding the second text of a pair among the second texts of all pairs, averaged
-    with the same for first texts. `group_B` has the index of the answer of each pair: pairs with the same answer are
-    not negatives of each other. Dot products are divided by `temperature`.
+    The loss is the cross-entropy of finding the second text of a pair among all second texts, averaged with that of
+    finding the first text among all first texts. `group_B` has the index of the answer of each pair: pairs with the
+    same answer are not negatives of each other. Dot products are divided by `temperature`.
     """
     scores_BB = (one_BV @ other_BV.mT).float() / temperature
     same_BB = group_B[:, None] == group_B[None, :]
@@ -122,8 +122,8 @@ class RetrieveTrainUnit(StreamTrainUnit):
         """Return the part of a batch for process number `first` of `every` processes: all of it for process 0.
 
         A batch is not divided, because its pairs are negatives of each other, so the other processes compute one pair
-        with weight 0. To use them, make `train.gradient_accumulation` a multiple of the number of processes: then each
-        process computes whole batches.
+        with weight 0. To use all processes, make `train.gradient_accumulation` a multiple of their number: then each
+        computes whole batches.
         """
         if not first:
             return batch, None
@@ -150,7 +150,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return Validation(scores, found.mrr)
 
     def _join(self, index: NDArray[np.int64], chance: np.random.Generator) -> PairBatch:
-        """Make a batch of the texts at `index`, each paired with another text of its answer, drawn with `chance`."""
+        """Make a batch of pairs: each text at `index`, and another text with the same answer, chosen by `chance`."""
         group_B = self.group_T[index]
         size_B, first_B = self.sizes[group_B], self.first[group_B]
         further_B = 1 + (chance.random(len(index)) * (size_B - 1)).astype(np.int64)

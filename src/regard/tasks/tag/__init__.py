@@ -28,5 +28,5 @@ TASK = Task(
         "loss": "loss {:.3f}",
     },
     unit="words",
-    unsupported=("train.r_drop", "train.fsdp", "tokenizer.subword_regularization"),
+    unsupported=("train.r_drop", "train.fsdp", "train.expert_parallel", "tokenizer.subword_regularization"),
 )

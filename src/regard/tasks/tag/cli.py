@@ -39,7 +39,7 @@ def configure(parser: Parser) -> None:
         help="text (default), or conll: one word and its label per line",
     )  # fmt: skip
     parser.add_argument(
-        "--explain", action="store_true", help="show the most probable labels and the words that decided"
+        "--explain", action="store_true", help="show the most probable labels, and the words that support them most"
     )
     parser.add_argument("--score", action="store_true", help=f"compare with the labels in the file: {conll.FORMATS}")
     parser.add_argument("--json", action="store_true", help="print one JSON object per sentence")
@@ -73,10 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show(tagger: Tagger, sentences: Sequence[TaggedText], options: argparse.Namespace) -> None:
-    """Print labeled sentences in the format that the command-line `options` ask for.
-
-    The formats are JSON, CoNLL, text with explanations, and text with marked spans.
-    """
+    """Print labeled sentences as `options` ask for: JSON, CoNLL, text with explanations, or text with marked spans."""
     for sentence in sentences:
         if options.json:
             print(json.dumps(sentence.as_dict(), ensure_ascii=False))
@@ -92,7 +89,7 @@ def show(tagger: Tagger, sentences: Sequence[TaggedText], options: argparse.Name
 
 
 def score(opened: Run, options: argparse.Namespace) -> int:
-    """Compare the predictions of a run with the labels in the file of `options`, and print the scores."""
+    """Compare the predictions of a run with the labels in the input, and print the scores."""
     column = opened.recipe.task.column
     if options.file != "-":
         labeled = conll.read_tagged(Corpus(options.file), column)
@@ -124,7 +121,7 @@ def score(opened: Run, options: argparse.Namespace) -> int:
 
 
 def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
-    """Yield the sentences of the input in `options`: texts, or lists of words if the input is divided into words.
+    """Yield the sentences of the input: texts, or lists of words if the input is CoNLL, JSON lines or "tokens".
 
     Prints a warning if a file that looks like CoNLL is read as text.
     """
@@ -146,7 +143,7 @@ def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
 
 
 def _mark_in_color(sentence: TaggedText, tagger: Tagger) -> Text:
-    """Return the labeled sentence as `spans.mark` writes it, with a color per type of span and plain labels dim."""
+    """Format a labeled sentence like `spans.mark`, in color: one color per type of span; plain labels are dim."""
     from rich.text import Text
 
     if tagger.scheme == "plain":

@@ -2,7 +2,7 @@
 
 A CoNLL file has one word per line with columns separated by tabs or spaces, and an empty line after each sentence. It
 is the format of the CoNLL shared tasks on chunks (2000), names (2002, 2003) and others. The first column is the word;
-the label is in the last column, or in the column that is given.
+the label is in the last column unless another one is given.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ FORM = 'a line is an object with "tokens" and "tags"'
 COLUMNS = ("", ".conll", ".txt", ".bio", ".iob", ".iob2", ".tsv", ".dat", ".data")
 """Suffixes of files in columns."""
 OF_WORDS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".jsonl")
-"""Suffixes of files with lists of words, never plain text."""
+"""Suffixes of files that are always read as words, never as plain text."""
 LOOKED_AT = 100
-"""Number of lines at the start of a file by which `looks_like_columns` decides."""
+"""Number of lines at the start of a file that `looks_like_columns` gets."""
 _SEPARATORS = " \t\n\r"
 _SEPARATOR_RUN = re.compile(f"[{_SEPARATORS}]+")
 _COLUMN = re.compile(r"[^ \t]+")  # other spaces, such as a no-break space, belong to words
@@ -71,7 +71,8 @@ def read_columns(lines: Iterable[str], where: str | Path, column: int) -> Iterat
         for number, fields in rows:
             if len(fields) < least:
                 problem = f"{len(fields)} column{'s' * (len(fields) > 1)} in this row, not at least {least}"
-                raise CorpusError(where, f"{problem}; a row is a word and its label", line=number)
+                place = f"in column {column}" if column else "last"
+                raise CorpusError(where, f"{problem}; put the word first and its label {place}", line=number)
         tags = tuple(fields[column - 1] for _, fields in rows)  # column 0 gives the last one
         yield TaggedSentence(tuple(fields[0] for _, fields in rows), tags)
 
@@ -96,8 +97,8 @@ def words_of_lines(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
 def looks_like_columns(lines: Sequence[str]) -> bool:
     """Whether `lines`, the first lines of a file, look like a CoNLL file and not like text.
 
-    True if at least one line and at most a third of the lines are empty, and at least 90 % of the others have the same
-    number of columns, from 2 to 10.
+    True if at least one line and at most a third of the lines are empty, and there are at least three other lines, of
+    which at least 90 % have the same number of columns, from 2 to 10.
     """
     counts = Counter(len(_COLUMN.findall(line)) for line in lines)
     empty = counts.pop(0, 0)
@@ -129,9 +130,10 @@ def _sentences(lines: Iterable[str]) -> Iterator[list[tuple[int, list[str]]]]:
 
 
 def _is_comment(fields: list[str], last: list[str]) -> bool:
-    """Whether a line before the first word, with columns `fields`, is a comment ("# text = ...") and not the word "#".
+    """Whether a line at the start of a sentence is a comment, e.g. "# text = ...".
 
-    A line that starts with "#" is a word if it has as many columns as `last`, the last line of the sentence.
+    A line that starts with "#" can also be a word: it is one if it has as many columns (`fields`) as the last line of
+    the sentence (`last`), unless its third column is "=".
     """
     return fields[0].startswith("#") and (len(fields) != len(last) or fields[2:3] == ["="])
 

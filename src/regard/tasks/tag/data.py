@@ -24,12 +24,12 @@ from regard.run import Run
 from regard.tasks.dataset import Log, Parts, PreparedData, hold_out, new_store, read_train
 from regard.tasks.tag.conll import TaggedSentence, read_tagged
 from regard.tasks.tag.settings import TagSettings
-from regard.tasks.tag.spans import OUTSIDE, Scheme, find_scheme, learned_scheme, rewrite
+from regard.tasks.tag.spans import Scheme, find_scheme, learned_scheme, rewrite
 from regard.tasks.tag.words import find_clitics
 from regard.text.tokenizer import EOS, SOS, Tokenizer
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Encoding. A sentence is stored like a document of classification, and a word like one of its sentences.
+# Encoding. The classes of classification are reused: a sentence is stored as a "document", a word as its "sentence".
 
 
 @dataclass(frozen=True)
@@ -182,9 +182,8 @@ class TrainingSentences:
         self.labels = tuple(sorted({tag for sentence in self.parts.train() for tag in sentence.tags}))
         """The labels in training. Held-out words with other labels count as mistakes."""
         if len(self.labels) < 2:
-            hint = "; if they are in another column, set tag.column" if self.labels != (OUTSIDE,) else ""
-            problem = f'every word is labeled "{self.labels[0]}"; training needs at least two labels{hint}'
-            raise CorpusError(data.train[0].source, problem)
+            problem = f'every word is labeled "{self.labels[0]}"; training needs at least two labels'
+            raise CorpusError(data.train[0].source, f"{problem}: give other data, or another tag.column")
 
     def __len__(self) -> int:
         return len(self.parts)

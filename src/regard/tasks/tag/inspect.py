@@ -25,7 +25,7 @@ OPTIONS: tuple[str, ...] = ()
 
 
 def read(given: str) -> Sentence:
-    """Return the sentence that the command-line argument `given` stands for: a text, or the first sentence of a file.
+    """Return the sentence to inspect: `given` or, if this is the name of a file, the first sentence of the file.
 
     A sentence from a CoNLL or .jsonl file is a list of words.
     """

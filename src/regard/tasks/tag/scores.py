@@ -42,8 +42,8 @@ class TagScores:
     confusion: list[list[int]] = field(default_factory=list)
     """Number of words by correct name (row) and predicted name (column), in the order of `names`."""
     calibration_error: float = 0.0
-    """Expected calibration error (ECE): mean over words of the absolute difference, in the bin of the word, between the
-    mean probability of predicted labels and their accuracy."""
+    """Expected calibration error (ECE). Words are divided into bins by the probability of their predicted labels. The
+    error is the mean of abs(mean probability - accuracy) over bins, weighted by their numbers of words."""
     reliability: list[dict[str, float]] = field(default_factory=list)
     """For each bin of probability: mean probability, share of correct labels, number of words."""
 
@@ -98,7 +98,7 @@ def score_tags(
 
 
 def type_of(label: str) -> str:
-    """Return the type in a label, e.g. NP for B-NP and I-NP. Labels without a type, e.g. O or NOUN, are returned."""
+    """Return the type in a label, e.g. NP for B-NP and I-NP. Labels without a type, e.g. O or NOUN, stay unchanged."""
     return OUTSIDE if label == OUTSIDE else label.partition("-")[2] or label
 
 

@@ -76,7 +76,7 @@ def _split(label: str) -> tuple[str, str]:
 
 
 def write_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
-    """Return the labels, BIOES or else BIO, of a sentence with `length` words in which `spans` are marked."""
+    """Return the labels of a sentence with `length` words and these spans: BIOES if this is `scheme`, otherwise BIO."""
     labels = [OUTSIDE] * length
     for span in spans:
         kind = f"-{span.type}" if span.type else ""
@@ -88,15 +88,15 @@ def write_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]
 
 
 def learned_scheme(found: Scheme) -> Scheme:
-    """Return the scheme that a model is trained with if the training files have the scheme `found`.
+    """Return the scheme of the labels in training, for files with the scheme `found`: plain labels stay plain.
 
-    It is BIOES for all labels of spans, for better scores (Ratinov and Roth 2009); plain labels stay plain.
+    All labels of spans are converted to BIOES, which gives better scores (Ratinov and Roth 2009).
     """
     return "plain" if found == "plain" else "BIOES"
 
 
 def all_labels(some: Iterable[str], scheme: Scheme) -> tuple[str, ...]:
-    """Return, sorted, the labels `some` and all labels in `scheme` for the same types: with B-NP also I-NP."""
+    """Return the labels `some` and all other labels of their types in `scheme` (e.g. I-NP for B-NP), sorted."""
     prefixes = {"plain": "", "BIOES": "BIES"}.get(scheme, "BI")
     found = set(some)
     return tuple(sorted(found | {prefix + label[1:] for label in found - {OUTSIDE} for prefix in prefixes}))

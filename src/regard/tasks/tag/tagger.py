@@ -139,7 +139,11 @@ class Tagger:
         return f"<Tagger: {type(self.model).__name__}, {size}, {len(self.labels)} labels>"
 
     def tag(self, sentences: str | Sequence[Sentence], *, explain: bool = False) -> list[TaggedText]:
-        """Label the words of one text, or of a list of sentences. `explain` adds `top_labels` and `influence`."""
+        """Label the words of one text, or of a list of sentences.
+
+        `explain` adds the most probable labels of each word (`top_labels`) and how much each word of the sentence
+        contributes to its label (`influence`).
+        """
         divided = [self._divide(sentence) for sentence in ([sentences] if isinstance(sentences, str) else sentences)]
         answers = self.answers([tokens for _, tokens, _ in divided], 3 if explain else 0)
         return [self._join(*parts, answer, explain) for parts, answer in zip(divided, answers, strict=True)]
@@ -149,7 +153,7 @@ class Tagger:
         if not {type_of(tag) for sentence in sentences for tag in sentence.tags} & set(map(type_of, self.labels)):
             known = f"{len(self.labels)} labels ({', '.join(self.labels[:8])}{', ...' if len(self.labels) > 8 else ''})"
             problem = f"none of the labels in the data is known to this run, which has {known}"
-            raise RunError(f"{problem}; is tag.column the column of the labels?")
+            raise RunError(f"{problem}; give data with these labels in the column tag.column of the recipe")
         right = [rewrite(sentence.tags, self.scheme) for sentence in sentences]
         given = self.answers([sentence.tokens for sentence in sentences])
         tags = [[word.tag for word in one] for one in given]

@@ -76,7 +76,7 @@ class TagTrainUnit(StreamTrainUnit):
         return Validation(scores, -loss if counts == "loss" else scores[counts])
 
     def _valid_loss(self, model: TaggerModel, sentences: Sequence[TaggedSentence], learned: Scheme) -> float:
-        """Return the mean loss per word, with `learned` as the scheme in which the model was trained.
+        """Return the mean loss per word. `learned` is the scheme of the labels in training.
 
         Sentences with more than `tag.max_words` words, or with a label that is not in the training data, are left out.
         """
@@ -117,7 +117,7 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
     def workload(self, recipe: Recipe, examples: TrainingSentences) -> Workload:
         """Estimate the computation of an epoch as numbers of tokens ("piece"), words, and pairs of words in a sentence.
 
-        Every word counts as one of mean length, with SOS and EOS.
+        Every word is assumed to have the mean length, plus SOS and EOS.
         """
         facts = examples.facts
         words = round(facts.total)

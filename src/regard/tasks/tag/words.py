@@ -27,7 +27,7 @@ _ADDRESS = (
     r"(?:[A-Za-z][A-Za-z0-9+.-]{1,15}://|www\.)\S*[^\s.,;:!?'\"’”»)\]}>]"  # without the punctuation after the address
     r"|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"
 )
-# In text of other scripts, only these are one word.
+# Web addresses and numbers, which are one word even in text that is divided by the rules of `text/words.py`.
 _ANYWHERE = re.compile(rf"{_ADDRESS}|(?<!\d)\d++(?:[.,:/-]\d++)+")
 
 
@@ -42,14 +42,14 @@ def treebank_words(text: str, clitics: Sequence[str] = ()) -> list[Word]:
     found: list[Word] = []
     for chunk in re.finditer(r"\S+", text):
         if _needs_other_rules(chunk.group()):
-            found += _between(text, *chunk.span())
+            found += _divide_by_other_rules(text, *chunk.span())
         else:
             found += _divide(text, *chunk.span(), tuple(clitics), last)
     return found
 
 
 def find_clitics(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """Return those of `CLITICS` that the training data has more often as separate words than at the end of words.
+    """Return the elements of `CLITICS` that the training data has more often as words than at the end of longer words.
 
     `counts` maps each word of the training data to its number of occurrences.
     """
@@ -75,7 +75,7 @@ def _needs_other_rules(chunk: str) -> bool:
     )
 
 
-def _between(text: str, start: int, end: int) -> Iterator[Word]:
+def _divide_by_other_rules(text: str, start: int, end: int) -> Iterator[Word]:
     """Divide `text[start:end]` into words as `text/words.py` does, but keep each web address and number as one word."""
     for match in [*_ANYWHERE.finditer(text, start, end), None]:
         between = text[start : match.start() if match else end]
@@ -88,7 +88,7 @@ def _between(text: str, start: int, end: int) -> Iterator[Word]:
 def _divide(text: str, start: int, end: int, clitics: tuple[str, ...], last: int) -> Iterator[Word]:
     """Divide `text[start:end]`, which has no spaces, into words; each of `clitics` becomes a separate word.
 
-    From the position `last` on, `text` has only quotes, brackets and spaces: a period just before it ends the sentence.
+    A period just before the position `last` ends the sentence: only quotes, brackets and spaces follow it.
     """
     for match in _pattern(clitics).finditer(text, start, end):
         cuts = [*match.span()]

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.analysis.alignment import AlignmentHeads, align, word_map
 from regard.analysis.trace import TraceSide, make_side, place_in_text
 from regard.data.batches import in_batches, make_batch
-from regard.errors import SettingsError
+from regard.errors import NoCrossAttentionError
 from regard.layers.hooks import attention_hooks, trace
 from regard.models.base import Seq2Seq
 from regard.tasks.translate.translation import Alignment, Translation
@@ -32,7 +32,7 @@ class Aligner:
         self.model, self.source, self.target, self.choice = model, source, target, choice or AlignmentHeads()
         cross = [name for name in attention_hooks(model) if name.endswith("cross")]
         if not cross:
-            raise SettingsError("a model without cross-attention cannot align words; leave out --align")
+            raise NoCrossAttentionError("a model without cross-attention cannot align words; leave out --align")
         self._taps = list(dict.fromkeys(head.attention for head in self.choice.heads)) or cross
 
     def align(self, texts: Sequence[str], targets: Sequence[str], batch_tokens: int = BATCH_TOKENS) -> list[Alignment]:

@@ -171,14 +171,14 @@ class TranslationHandler:
         return cut() if sum(map(len, texts)) <= 2000 else await asyncio.to_thread(cut)
 
     def _find_queue(self, settings: SearchSettings) -> tuple[Queue, SearchSettings]:
-        """Return the queue (CTranslate2 or torch) for these settings, and the settings for already shortened texts."""
+        """Return the queue (CTranslate2 or torch) for `settings`, and the settings for texts that are already cut."""
         engine = self.host.settings.engine
         fast = self._fast is not None and choose_engine(engine, self.run, settings) == "ctranslate2"
         whole = replace(settings, max_joined_tokens=settings.max_source_tokens)
         return self.decoding if fast else self.searching, whole
 
     def _settings(self, nbest: int, search: dict[str, Any]) -> SearchSettings:
-        """Return the search settings of the run with the changes `search`; raise a smaller default beam to `nbest`."""
+        """Return the search settings of the run, changed by `search`. A smaller default beam size becomes `nbest`."""
         settings = self.run.recipe.search
         if nbest > settings.beam_size:
             search = {"beam_size": nbest} | search

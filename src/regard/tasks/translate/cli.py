@@ -47,7 +47,7 @@ MANY_LINES = 500
 """Minimum number of lines for which worker processes are started."""
 
 
-# Documents: HTML, Markdown, subtitles and other formats with more than lines of text
+# Documents: HTML, Markdown, subtitles and other formats with markup or structure
 
 
 def document_format(options: argparse.Namespace) -> str | None:
@@ -232,7 +232,7 @@ def check(options: argparse.Namespace, search: dict[str, Any], settings: SearchS
 
 
 def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> tuple[Translate, str]:
-    """Return a function that translates texts with CTranslate2 or torch as the options require, and the engine's name.
+    """Choose CTranslate2 or torch by the options; return a function that translates texts, and the name of the engine.
 
     `search` has the search settings that the user gave.
     """
@@ -265,7 +265,7 @@ def _flag(name: str) -> str:
 def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: str = "") -> Translate:
     """Return a function that translates texts with torch and the ensemble of `runs`, in `processes` processes.
 
-    0 processes: one per core for many lines, otherwise one. `asked_for` has keyword arguments of
+    If `processes` is 0, they are one per core for many lines, otherwise one. `asked_for` has keyword arguments of
     `Translator.translate`. `hint` is added to the error message if a worker process is killed.
     """
     open_together(*runs)  # errors are reported once, not by every process
@@ -323,10 +323,7 @@ def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Tran
 
 
 def show(answer: Translation, options: argparse.Namespace, number: int = 0) -> str:
-    """Format a translation for the output. With --nbest, each alternative is a line that starts with `number`.
-
-    `number` is the number of the input line.
-    """
+    """Format a translation for the output; with --nbest, one line per alternative, each with the line number."""
     if options.json:
         return json.dumps(answer.as_dict(), ensure_ascii=False)
     lines = []

@@ -28,7 +28,7 @@ def read_pairs(data: DataSettings) -> list[Pair]:
     """The sentence pairs of the test data."""
     pairs = [pair for corpus in data.test for pair in read_corpus(corpus, data.source_language, data.target_language)]
     if not pairs:
-        raise CorpusError(data.test[0].source, "contains no sentence pairs")
+        raise CorpusError(data.test[0].source, "contains no sentence pairs; give another test file")
     return pairs
 
 
@@ -71,7 +71,7 @@ def table(answers: Mapping[str, Sequence[Json]], data: DataSettings) -> Json:
 
 
 def _mean(seeds: Sequence[Mapping[str, BootstrapScore]]) -> dict[str, BootstrapScore]:
-    """The mean over the seeds, of the score and of each resampled score."""
+    """The means over the seeds: of the score, and of each resampled score."""
     return {
         name: BootstrapScore(
             float(np.mean([seed[name].score for seed in seeds])), np.mean([seed[name].resampled_R for seed in seeds], 0)
@@ -122,7 +122,7 @@ def _verdict(scores: Mapping[str, float], differences: Sequence[Json]) -> str:
 
 
 def _samples(pairs: Sequence[Pair], answers: Mapping[str, Sequence[Json]], count: int = 3) -> list[Json]:
-    """The first translations on which the systems differ, for the page."""
+    """The first `count` sentences of more than 6 words for which the translations (by the first seeds) differ."""
     found = []
     for place, pair in enumerate(pairs):
         made = {name: several[0]["translations"][place] for name, several in answers.items()}

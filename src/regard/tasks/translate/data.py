@@ -1,17 +1,18 @@
 """Preparation of sentence pairs for training: `PairExamples` reads files, `prepare` writes into the run folder.
 
-It writes the vocabularies, the token store of the training pairs, and the held-out pairs.
+`prepare` writes the vocabularies, the token store of the training pairs, and the held-out pairs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice, repeat
 from typing import ClassVar
 
 from regard.config import Corpus, DataSettings, Recipe
+from regard.data.dictionary import every_nth, learn_dictionary
 from regard.data.pairs import Pair, read_corpus
 from regard.data.split import PARTS, Split, held_out_sizes, plan_split
 from regard.data.store import build_store
@@ -19,7 +20,7 @@ from regard.errors import CorpusError
 from regard.run import Run
 from regard.tasks.dataset import FEWEST, HELD_OUT, Log, describe_parts, new_store, require_train
 from regard.tasks.translate.plan import PairFacts
-from regard.text.tokenizer import Tokenizer, train_tokenizer
+from regard.text.tokenizer import SPACE_MARK, Tokenizer, train_tokenizer
 
 TRAIN = PARTS.index("train")
 _NAMES = {"bpe": "subwords (BPE)", "unigram": "subwords (unigram)", "word": "words", "character": "characters"}
@@ -46,7 +47,7 @@ class PairExamples:
             self._own[part] = [pair for corpus in corpora for pair in self._read(corpus) if _has_text(pair)]
             if corpora and not self._own[part]:
                 raise CorpusError(
-                    corpora[0].source, f"the {part} data has no pair in which source and target are not empty"
+                    corpora[0].source, f"source or target is empty in every pair of the {part} data; give other files"
                 )
         for number, corpus in enumerate(data.train):
             for pair in self._read(corpus):
@@ -55,7 +56,7 @@ class PairExamples:
         total = sum(self.counts)
         if total < FEWEST:
             raise CorpusError(data.train[0].source, f"{total} pairs are too few to train on; give at least {FEWEST}")
-        valid, test = held_out_sizes(data, max(total // 20, self.smallest))
+        valid, test = held_out_sizes(data, max(total // 20, self.smallest_limit))
         if valid or test:
             self.parts = self._split(valid, test, seed).parts
 
@@ -94,11 +95,11 @@ class PairExamples:
         return chain.from_iterable(self.train())
 
     def fit_to(self, source: Tokenizer, max_length: int) -> None:
-        """Shorten sources to `max_length` tokens. Does nothing here, as long pairs are left out; chat overrides it."""
+        """Do nothing. (In chat, this shortens sources to `max_length` tokens; here, longer pairs are left out.)"""
 
     @property
-    def smallest(self) -> int:
-        """Minimum number of pairs to hold out for validation or test."""
+    def smallest_limit(self) -> int:
+        """A held-out part may have at most 1/20 of all pairs or, if it is more, this number of pairs."""
         return 1
 
     def _split(self, valid: int, test: int, seed: int) -> Split:
@@ -115,7 +116,7 @@ class PairExamples:
         return found
 
     def _with_parts(self, number: int) -> Iterator[tuple[int, Pair]]:
-        """Yield (part, pair) for all pairs of a training file; `part` is an index in `PARTS`, `number` the file's."""
+        """Yield (part, pair) for all pairs of the training file with index `number`; `part` is an index in `PARTS`."""
         parts = islice(self.parts, sum(self.counts[:number]), None) if self.parts else repeat(TRAIN)
         return zip(parts, self._read(self.data.train[number]), strict=False)
 
@@ -160,8 +161,28 @@ def write_store(
     with new_store(run, parts) as folder:
         # No variable holds the store: Windows cannot rename the folder while a file in it is mapped.
         if not len(build_store(folder / "train", examples.corpora(), source, target, recipe.data.max_length)):
-            limit = f"data.max_length = {recipe.data.max_length} tokens"
-            raise CorpusError("training data", f"every pair has an empty source or target, or is longer than {limit}")
+            problem = f"every pair has an empty side, or more than data.max_length = {recipe.data.max_length} tokens"
+            raise CorpusError("training data", f"{problem}; raise this limit, or check the files")
+
+
+def write_dictionary(run: Run, examples: PairExamples, log: Log, base: Mapping[str, str]) -> None:
+    """Learn translations of words from the training pairs, and write them into the run.
+
+    They are added to `base`, the dictionary of the run that is fine-tuned. Of a large corpus, only some pairs are used,
+    at regular distances.
+    """
+    source, target = run.tokenizers
+    some = islice(examples.train(), None, None, every_nth(len(examples), examples.facts().characters))
+    pairs = ((_words(source, pair.source), _words(target, pair.target)) for pair in some)
+    found = learn_dictionary(pairs, {token.removeprefix(SPACE_MARK) for token in target.tokens})
+    run.write_dictionary(dict(sorted({**base, **found}.items())))
+    log(f"learned a dictionary of {len(found):,} words, to replace unknown words")
+
+
+def _words(tokenizer: Tokenizer, text: str) -> list[str]:
+    """The words of a text, whether they are in the vocabulary or not, as `Translator` looks them up."""
+    text = tokenizer.normalize(text)
+    return [text[piece.start : piece.end] for piece in tokenizer.pieces(text)]
 
 
 def _has_text(pair: Pair) -> bool:
@@ -173,9 +194,8 @@ def _leave_out_long(
 ) -> list[Pair]:
     """Remove held-out pairs with more than 4 * `data.max_length` tokens in source or target.
 
-    Pairs with more than `data.max_length` tokens, but fewer than that, stay: they are translated and scored, but do not
-    count in the loss. Both numbers are logged. `part` is "valid" or "test"; `test_has_loss` tells whether a loss is
-    computed for "test".
+    Other pairs with more than `data.max_length` tokens stay: they are translated and scored, but do not count in the
+    loss. Both numbers of pairs are logged. `part`: "valid" or "test"; `test_has_loss`: whether "test" has a loss.
     """
     name, has_loss = ("validation", True) if part == "valid" else (part, test_has_loss)
     limit, scored = data.max_length, 4 * data.max_length  # the time of TER grows with the cube of the length

@@ -1,9 +1,9 @@
 """Translation with CTranslate2. Torch is imported only to convert a run.
 
-`Engine` runs a converted model on token ids, `FastTranslator` translates text as `Translator` does, `open_fast` decides
-between the two translators. Scores are those of our own search: the sum of log-probabilities divided by
-length ** penalty, with the end token counted. CTranslate2 stops when a given number of hypotheses is finished; for
-`stop = "exact"`, this number is larger than any search can reach.
+`Engine` runs a converted model on token ids, `FastTranslator` translates text as `Translator` does, `open_fast` chooses
+between these two. Scores are those of our own search: the sum of log-probabilities divided by length ** penalty, with
+the end token counted. CTranslate2 stops when a given number of hypotheses is finished; for `stop = "exact"`, this
+number is larger than any search can reach.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Engine:
         self.source, self.target = source, target
         mark, workers = read_mark(folder), workers or usable_cores()
         kind = mark.get("quantization", "float32")
-        if kind not in ctranslate2.get_supported_compute_types("cpu"):  # often int16
+        if kind not in ctranslate2.get_supported_compute_types("cpu"):  # int16 often is not
             kind = "float32"
         try:
             self._translator = ctranslate2.Translator(
@@ -86,7 +86,7 @@ class Engine:
             raise ModelError(f"{folder}: CTranslate2 cannot open the model ({error}); export the run again") from None
         self.longest = int(mark.get("longest", LONGEST))
         self._ids = {token: id for id, token in enumerate(target.tokens)}
-        self._never = [[target.token(SOS)]]  # the unknown token has an option of its own
+        self._never = [[target.token(SOS)]]  # tokens that are never generated; UNK has its own option
 
     def translate(
         self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Any
@@ -132,7 +132,7 @@ class Engine:
         for batch, results in self._run(batches, sources, longest, options):
             shared = max(longest[place] for place in batch)
             for place, result in zip(batch, results, strict=True):
-                # A batch has the largest limit of its sentences. One that exceeds its own limit is translated again.
+                # A batch has the largest limit of its sentences. Outputs above their own limit are made again.
                 if longest[place] < shared and max(map(len, result.hypotheses)) >= longest[place]:
                     cut_short.append([place])
                 else:
@@ -162,7 +162,7 @@ class Engine:
                 _spell([sources[place] for place in batch], self.source),
                 # CTranslate2 refuses a minimum length above the limit.
                 **{**search, "min_decoding_length": min(search["min_decoding_length"], limit)},
-                num_hypotheses=search["beam_size"],  # the longest shows whether the search reached a limit
+                num_hypotheses=search["beam_size"],  # all: the longest shows whether the search reached a limit
                 max_decoding_length=limit,
                 max_input_length=0,
                 disable_unk=True,
@@ -349,7 +349,7 @@ def choose_engine(wanted: EngineName, run: Run, search: SearchSettings, asked: S
     torch_is_better = search.no_repeat_ngram_size or search.min_length or search.stop == "exact"
     if wanted == "torch" or (wanted == "auto" and torch_is_better):
         return "torch"
-    # A setting that is in none of the three lists above must have its default value, so new settings select torch.
+    # Settings that are in none of the three sets above need torch, unless they have their default values.
     others = [setting for setting in fields(search) if setting.name not in SUPPORTED | OUTSIDE | DEPENDENT]
     changed = [f"search.{setting.name}" for setting in others if getattr(search, setting.name) != setting.default]
     unsupported = [*changed, *asked]

@@ -86,10 +86,10 @@ def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
 
 
 def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """The chrF score (Popović 2015) of pairs (translation, reference).
+    """Return the chrF metric (Popović 2015) of pairs (translation, reference), with the counts of each pair.
 
-    Counts of a pair, for n = 1 to 6: character n-grams in the translation, in the reference, and matching ones.
-    sacreBLEU does not expose these counts; the scores are equal to those of sacreBLEU.
+    The counts are, for n = 1 to 6: character n-grams in the translation, in the reference, and matching ones. They are
+    computed here because sacreBLEU does not expose them; the score is equal to that of sacreBLEU.
     """
     from sacrebleu import CHRF
 
@@ -144,7 +144,7 @@ class BootstrapScore(NamedTuple):
 
 
 def score_all(systems: Sequence[Mapping[str, Metric]]) -> list[dict[str, BootstrapScore]]:
-    """Bootstrap the metrics of each system: scores of the test set and of samples, the same for all systems."""
+    """Compute the scores of each system on the test set and on bootstrap samples, which all systems share."""
     measures = [one for system in systems for one in system.values()]
     draws, sentences = np.random.default_rng(SEED), len(measures[0].counts_NC)
     samples = SAMPLES if sentences >= FEW else 0
@@ -196,7 +196,7 @@ def p_value(difference: float, difference_R: Array) -> float:
     """Return the two-sided p-value of the paired bootstrap test, computed as in sacreBLEU.
 
     `difference` is the difference of two systems on the test set, `difference_R` that on R bootstrap samples. The
-    p-value is (k + 1) / (R + 1), if in k samples abs(difference_R), minus its mean, is larger than abs(difference).
+    p-value is (k + 1) / (R + 1): in k samples, abs(difference_R) - mean(abs(difference_R)) > abs(difference).
     """
     if not difference_R.any():
         return 1.0  # equal outputs; sacreBLEU returns 0.001

@@ -54,7 +54,7 @@ def configure(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument("--page", metavar="FILE.html", help="also write everything as one HTML page")
     parser.add_argument(
-        "--examples", type=int, default=5, metavar="N", help="number of the worst or most different sentences (5)"
+        "--examples", type=int, default=5, metavar="N", help="show the N worst or most different sentences (default: 5)"
     )
     parser.add_argument(
         "--json", action="store_true", help="print JSON: bleu, chrf, ter, their signatures, and all details"
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     languages, notes = _languages(opened)
     pairs = list(read_corpus(Corpus(options.source, options.target), *languages))
     if not pairs:
-        raise CorpusError(options.source, "contains no sentence pairs")
+        raise CorpusError(options.source, "contains no sentence pairs; give another test set")
     texts = {one: list(read_lines(one)) for one in opened if isinstance(one, Path)}
     for path, lines in texts.items():  # reported before a model is loaded
         if len(lines) != len(pairs):
@@ -283,7 +283,7 @@ def _made(line: Json) -> list[Json]:
 
 
 def _marked(text: str, reference: str) -> Text:
-    """Return the translation `text`, with color on the words that are not in the reference, or in another order."""
+    """Return the translation `text`. Words that the reference does not have, or has elsewhere, are in color."""
     from rich.text import Text
 
     words, marked = printable(text).split(), Text()

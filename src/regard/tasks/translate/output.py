@@ -25,7 +25,7 @@ CHUNK = 2000
 
 
 def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 0.05) -> Iterator[list[str]]:
-    """Yield the lines of a pipe in lists of at most `size`: as many as have arrived `delay` seconds after the first."""
+    """Yield the lines of a pipe in lists: those that arrive within `delay` seconds after the first, at most `size`."""
     waiting: queue.Queue[tuple[float, str | BaseException | None]] = queue.Queue(maxsize=4 * size)
 
     def read() -> None:
@@ -77,7 +77,7 @@ def translate_document(
 class TranslationFile(AbstractContextManager["TranslationFile"]):
     """An output file of translations, written as FILE.part and renamed when complete.
 
-    If `resume`, an interrupted file is continued, but only if it has the same `job`: the input, runs and settings.
+    With `resume`, an interrupted file is continued. Its `job` (input, runs and settings) must be the same.
     """
 
     def __init__(self, path: Path, job: Mapping[str, Any], *, resume: bool):
@@ -95,7 +95,7 @@ class TranslationFile(AbstractContextManager["TranslationFile"]):
                 self.done = self._begin(resume)
             self._file = self.part.open("a", encoding="utf-8")
         except OSError as error:
-            raise CorpusError(str(path), f"cannot be written ({error.strerror})") from None
+            raise CorpusError(str(path), f"cannot be written ({error.strerror}); choose another file") from None
 
     def _begin(self, resume: bool) -> int:
         """Create FILE.part.json or, to resume, check it. Returns the number of lines that are already in FILE.part.
@@ -143,7 +143,7 @@ class TranslationFile(AbstractContextManager["TranslationFile"]):
         return chain(again[self.done :], lines)
 
     def remember(self, lines: Sequence[str]) -> None:
-        """After the translations of these lines of standard input are written, add the lines to the stored checksum."""
+        """Add lines of standard input to the stored checksum, after their translations have been written."""
         self._digest = _hash(lines, self._digest)
         self._read = (self._read[0] + len(lines), self._digest.hexdigest())
         if not self.is_stream:

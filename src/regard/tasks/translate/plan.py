@@ -69,7 +69,8 @@ def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[Planne
         width, reason = 256 if corpus.pairs < 100_000 else 512, f"{corpus.pairs:,} pairs: a wider network overfits"
         wider = [name for name in ("width", "embedding_width") if getattr(preset, name, 0) > width]
         choices += [PlannedSetting(f"model.{name}", width, reason) for name in wider]
-    is_adam = train.get("optimizer") == "adam" or train.get("fsdp")  # Muon needs whole matrices
+    sharded = train.get("fsdp") or train.get("expert_parallel")
+    is_adam = train.get("optimizer") == "adam" or sharded  # Muon needs whole matrices
     muon = preset.suits_muon and not is_adam
     warmup = 30 if muon and corpus.pairs < 100_000 else 100
     choices += choose_learning_rate(3e-3 if muon else 1e-3, warmup, 0.3, muon=muon)
@@ -119,7 +120,7 @@ def _transformer(
     yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
     if preset.norm != "pre":
         yield PlannedSetting("model.norm", "pre", "trains without a long warm-up")
-    if "position_mode" not in model:  # rotary encodings are neither added nor concatenated
+    if "position_mode" not in model:  # "add" or "concatenate"; rotary encodings do neither
         reason = "attention depends on the distance between words: learned from fewer sentences"
         yield PlannedSetting("model.positional_encoding", "rotary", reason)
     if model.get("norm", "pre") == "pre":

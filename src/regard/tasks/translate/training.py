@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from regard.tasks.reward_plan import data_of, plan_reward, wants_reward, without
 from regard.tasks.rewards import find_reward, objective_of
 from regard.tasks.seq2seq import PairData, Seq2SeqTrainUnit
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
-from regard.tasks.translate.data import PairExamples, prepare, write_store
+from regard.tasks.translate.data import PairExamples, prepare, write_dictionary, write_store
 from regard.tasks.translate.evaluate import quick_scores, score_translations
 from regard.tasks.translate.plan import fit_memory, make_plan
 from regard.tasks.translate.translation import Translation, texts_of
@@ -72,10 +72,10 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
         return self.validation({"loss": loss} | quick_scores(texts, [pair.target for pair in self.shown]), texts)
 
     def validation(self, scores: dict[str, float], texts: Sequence[str]) -> Validation:
-        """Return a `Validation` of `scores`, of the score by `train.metric`, and of three samples from `texts`.
+        """Return a `Validation` with `scores`, the score that selects the best weights, and three samples of `texts`.
 
-        The score by `train.metric` (the negative loss for "loss") selects the best weights. `texts` are the
-        translations by `generate`.
+        The selecting score is that of `train.metric`, or the negative loss for "loss". `texts` are the translations by
+        `generate`.
         """
         samples = [
             {"source": self.readable(pair.source), "output": text, "reference": pair.target}
@@ -110,6 +110,8 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
 class TranslateTraining(Training[PairExamples, PairData]):
     train_unit = TranslateTrainUnit
     result = "BLEU {bleu:.1f}  chrF {chrf:.1f}  on {sentences:,} sentences"
+    has_dictionary: ClassVar[bool] = True
+    """Whether runs with a word vocabulary get a dictionary; only translations are aligned word by word."""
 
     def check(self, recipe: Recipe) -> None:
         """Raise an error if tied embeddings have separate vocabularies, or if the objective cannot be used."""
@@ -160,6 +162,8 @@ class TranslateTraining(Training[PairExamples, PairData]):
         prepare(run, recipe, examples, log, base.tokenizers if base else None)
         source, target = run.tokenizers
         run.write_sizes(source_vocabulary=source.size, target_vocabulary=target.size)
+        if self.has_dictionary and target.kind == "word" and recipe.model.attends:
+            write_dictionary(run, examples, log, base.dictionary if base else {})
 
     def open_data(self, run: Run, log: Log) -> PairData:
         folder = open_store_folder(
@@ -237,7 +241,7 @@ def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, log: Log) 
 
 
 def longest_join(valid: Sequence[Pair], lengths: np.ndarray) -> int:
-    """Choose `search.max_joined_tokens`: how many tokens consecutive sentences may have to be translated as one input.
+    """Choose `search.max_joined_tokens`, the maximum length of consecutive sentences that are translated as one input.
 
     If at least 1 % of the sources in `valid` have several sentences, it is the 99th percentile of `lengths` (tokens per
     training source). Otherwise it is 1: each sentence is translated alone, because a model that has rarely seen two
@@ -260,7 +264,7 @@ def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> dict[str, flo
     """Find the length penalty with the best BLEU; return it, its BLEU, and the BLEU of the default penalty.
 
     The keys are "search.length_penalty", "bleu" and "bleu_before". One beam search finds the hypotheses; each penalty
-    only ranks them anew. A gain below 0.1 BLEU keeps the default penalty. The result is empty if there are fewer than
+    only ranks them again. A gain below 0.1 BLEU keeps the default penalty. The result is empty if there are fewer than
     `ENOUGH_PAIRS` pairs, or if the search settings are not beam search with the "plain" form of the length penalty.
     """
     from sacrebleu import BLEU

@@ -224,8 +224,8 @@ def in_pieces(
 def pieces_of(text: str, tokenizer: Tokenizer, settings: SearchSettings, name: str = "the text") -> list[str]:
     """Cut a text into parts that are translated separately: groups of sentences, or parts of very long sentences.
 
-    Unless `settings.long_lines` is "split", the text is not cut, and a text over `max_source_tokens` is an error, which
-    calls the text `name`.
+    If `settings.long_lines` is not "split", the text is not cut. Then more than `max_source_tokens` tokens raise an
+    error, which calls the text `name`.
     """
     limit = settings.max_source_tokens
     if settings.long_lines != "split":

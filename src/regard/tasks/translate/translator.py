@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -59,15 +59,18 @@ class Translator:
         others: Sequence[Seq2Seq] = (),
         scripts: Scripts = None,
         alignment: AlignmentHeads | None = None,
+        dictionary: Mapping[str, str] | None = None,
     ):
         """`source` and `target` are the tokenizers; `others` are further models, which form an ensemble with `model`.
 
         `scripts` are the writing systems of the target language; a translation in another script gets a flag.
-        `alignment` selects the heads of `model` that align words; None means all cross-attention heads.
+        `alignment` selects the heads of `model` that align words; None means all cross-attention heads. `dictionary`
+        translates words that replace unknown words.
         """
         self.model, self.source, self.target = model, source, target
         self.search = search or SearchSettings()
         self.models, self.scripts, self.alignment = (model, *others), scripts, alignment
+        self.dictionary = dictionary or {}
 
     def __repr__(self) -> str:
         size = count_parameters(self.model)
@@ -131,7 +134,7 @@ class Translator:
     def trace(self, text: str | list[str], target: str | list[str] | None = None) -> Trace | list[Trace]:
         """Record attention and hidden states of the model while it generates `target` or, if None, its own translation.
 
-        After a beam search, the trace of its own translation includes the search tree. For a list of texts, with or
+        If a beam search finds its own translation, the trace includes the search tree. For a list of texts, with or
         without a list of targets, a list of traces is returned. Of an ensemble, only the first model is recorded.
         """
         from regard.analysis.trace import record_trace
@@ -204,20 +207,22 @@ class Translator:
         return results
 
     def _replace_unknown(self, results: list[Translation], indices: list[int], outputs: list[tuple[int, ...]]) -> None:
-        """Replace each UNK in translations by the source word with the largest attention weight; changes `results`.
+        """Replace each UNK in translations by a translation of the source word with the most attention, or its copy.
 
-        `indices` are the positions in `results` of the translations of a batch, and `outputs` are their token ids.
+        Changes `results`. `indices` are the positions in `results` of the translations of a batch, and `outputs` are
+        their token ids.
         """
         unknown = [(index, output) for index, output in zip(indices, outputs, strict=True) if UNK in output]
         if unknown:
             sources = [results[index].source for index, _ in unknown]
-            texts = replace_unknown(self.models, self.source, self.target, sources, [output for _, output in unknown])
+            written = [output for _, output in unknown]
+            texts = replace_unknown(self.models, self.source, self.target, sources, written, self.dictionary)
             for (index, _), text in zip(unknown, texts, strict=True):
                 results[index] = replace(results[index], text=text)
 
 
 def load(run: str | Path, *others: str | Path) -> Translator:
-    """Open a run folder for translation and inspection; with `others`, runs of the same vocabulary, as an ensemble."""
+    """Load the model of a run folder. With `others` (runs with the same vocabulary), all form an ensemble."""
     from regard.analysis.alignment import read_choice
 
     folder, *members = open_together(run, *others)
@@ -228,6 +233,7 @@ def load(run: str | Path, *others: str | Path) -> Translator:
         others=[member.load_model() for member in members],
         scripts=target_scripts(folder),
         alignment=read_choice(folder.card.get("alignment"), str(folder.folder / CARD)),
+        dictionary=folder.dictionary,
     )
 
 
@@ -281,7 +287,7 @@ def _start_worker(runs: tuple[str, ...], parent: int, plugin_files: Sequence[str
 
 
 def _end_with(parent: int) -> None:
-    """Wait until the process with the id `parent` has ended, then exit this worker: a killed parent cannot stop it."""
+    """Exit this worker when the process with the id `parent` has ended. (A killed parent cannot stop its workers.)"""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

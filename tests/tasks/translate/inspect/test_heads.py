@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import regard
-from regard.analysis.head_roles import HeadLook
+from regard.analysis.head_roles import RoleName
 from regard.cli import main
 from regard.config import Corpus
 from regard.config.recipe import make_recipe
@@ -39,7 +39,7 @@ from tests.export.runs import random_recipe, random_run
 from tests.small_runs import train_arguments, write_corpus
 from tests.toys import close
 
-ALIGNED = HeadLook("alignment", "translated word")
+ALIGNED = RoleName("alignment", "translated word")
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +86,14 @@ def joined(right_TS: torch.Tensor, rows: list[str], columns: list[str]) -> set[t
 def test_relations_become_tokens(random: Run) -> None:
     views, heard, said = phrase_views(random)
     encoder, decoder, cross = views["encoder"].right, views["decoder"].right, views["cross"].right
-    assert joined(encoder[HeadLook("syntactic", "subject → verb")], heard, heard) == {("I", "take")}
-    assert joined(encoder[HeadLook("syntactic", "verb → object")], heard, heard) == {("take", "a"), ("take", "shower")}
+    assert joined(encoder[RoleName("syntactic", "subject → verb")], heard, heard) == {("I", "take")}
+    assert joined(encoder[RoleName("syntactic", "verb → object")], heard, heard) == {("take", "a"), ("take", "shower")}
     read = ["<s>", *said]  # the decoder reads the start token first
-    assert joined(decoder[HeadLook("syntactic", "object → verb")], read, read) == {
+    assert joined(decoder[RoleName("syntactic", "object → verb")], read, read) == {
         ("la", "Faccio"),
         ("doccia", "Faccio"),
     }
-    assert HeadLook("syntactic", "subject → verb") not in decoder  # the pronoun is dropped
+    assert RoleName("syntactic", "subject → verb") not in decoder  # the pronoun is dropped
     links = {("Faccio", "I"), ("Faccio", "take"), ("la", "a"), ("doccia", "shower")}
     assert joined(cross[ALIGNED], said, heard) == links
 
@@ -117,7 +117,7 @@ def test_the_rarest_token_is_that_of_the_side_that_is_looked_at(random: Run) -> 
     ids = random.tokenizers[0].encode("I take a shower")
     lowest = ids.index(min(ids))
     for kind in ("encoder", "cross"):
-        rare_TS = views[kind].right[HeadLook("rare", "rarest token")]
+        rare_TS = views[kind].right[RoleName("rare", "rarest token")]
         assert set(rare_TS.nonzero()[:, 1].tolist()) == {lowest}
 
 
@@ -432,7 +432,7 @@ def test_how_long_to_train(trained: Path, random: Run, tmp_path: Path) -> None:
         assert again.max_minutes == minutes
         assert again.learning_rate == pytest.approx(rate * own.learning_rate)
     assert prune_module._train_again(run, None, None, ["train.max_steps=5"]).train.max_steps == 5
-    with pytest.raises(regard.RegardError, match="does not tell how long the run was trained, so give --minutes"):
+    with pytest.raises(regard.RegardError, match=r"does not say how long the run was trained.*give --minutes"):
         prune_module.prune_run(random, tmp_path / "out", 0.5)
 
 

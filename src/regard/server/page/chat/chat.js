@@ -1,4 +1,4 @@
-// Chat: a conversation, set like a dialogue in a book. It lives in this tab alone.
+// The chat view: a conversation, which is stored only in this browser tab.
 import * as api from "../api.js";
 import { html } from "../common/draw.js";
 import { editor } from "../editor.js";
@@ -48,7 +48,7 @@ function chatView(app, all) {
     entry.set("");
     answer();
   }
-  // The last message is answered piece by piece; a reply that was stopped stays as far as it went.
+  // Requests the reply to the last message and shows it while it arrives. The part before "Stop" is kept.
   async function answer() {
     const said = turn("target", model.id, "");
     const signal = asking.begin();
@@ -65,7 +65,7 @@ function chatView(app, all) {
     }
     isTalking = false;
     dialogue.setAttribute("aria-busy", false);
-    if (!said.isConnected) return ready(); // another conversation has begun
+    if (!said.isConnected) return ready(); // the user has started a new conversation
     if (said.textContent) messages.push({ role: "assistant", content: said.textContent });
     else said.parentElement.remove();
     ready();

@@ -1,4 +1,4 @@
-// Look inside: the inspector, live on a sentence. Heads can be switched off, and the sentence is translated without them.
+// The inspection view of a sentence. The user can disable heads; the sentence is then also translated without them.
 import * as address from "../address.js";
 import * as api from "../api.js";
 import { AVERAGE } from "../common/attention.js";
@@ -16,14 +16,13 @@ import { slipView } from "./slip.js";
 import { welcomeView } from "../welcome.js";
 
 const PAUSE = 350; // milliseconds
-const MOST_KNOWN = 20; // inspections, which are large
+const MOST_KNOWN = 20; // inspections; few, because they are large
 const WELCOME = "Write a sentence to see the attention weights of its translation. Then switch off attention heads "
   + "and see how the translation changes.";
-const WROTE_NOTHING = /wrote nothing/;
 
 const isSame = ([attention, head]) => ([other, number]) => attention === other && head === number;
 
-// The choices of an inspection that another one can take over: its maps have them, too.
+// The choices of the user (layer, head, unit) that are also possible in another inspection.
 function kept(picked, { attention: maps = [] }) {
   const { kind, layer, head, unit } = picked?.values ?? {};
   const layers = maps.filter((map) => map.kind === kind && (layer === ALL || map.layer === layer));
@@ -32,7 +31,7 @@ function kept(picked, { attention: maps = [] }) {
 }
 
 function insideView(app, all) {
-  const [asking, whole] = [newest(), memory(MOST_KNOWN)]; // the latter: inspections with every head on
+  const [asking, whole] = [newest(), memory(MOST_KNOWN)]; // whole: inspections with all heads
   const soon = afterPause(PAUSE, () => request());
   let [picked, isDeep] = [null, false];
 
@@ -54,7 +53,7 @@ function insideView(app, all) {
     notice.node, welcome.node, result, slip.node);
 
   // ---- drawing
-  // The page keeps its height while it is drawn anew, so that nothing moves under the reader; and the keyboard its place.
+  // While the page is drawn again, its height is kept, so that nothing moves, and the focused switch keeps the focus.
   function draw(data) {
     const { switch: held } = document.activeElement?.dataset ?? {};
     const made = inspectionView(data, { begin: kept(picked, data), switches: { isOff, flip }, further });
@@ -76,7 +75,7 @@ function insideView(app, all) {
     slip.hide();
   }
 
-  // The sentence is one of a text; that follows.
+  // Replaces the sentence in the text that contains it by the changed sentence.
   function rewrite() {
     const [{ text, sentence }, now] = [app.values, entry.text().trim()];
     const at = sentence ? text.indexOf(sentence) : -1;
@@ -86,7 +85,7 @@ function insideView(app, all) {
     soon();
   }
 
-  // ---- asking
+  // ---- requests
   async function lookAtWhole(chosen, text, signal) {
     const known = whole.get(chosen, text);
     const isWanted = isDeep && !app.values.off.length;
@@ -95,13 +94,13 @@ function insideView(app, all) {
     whole.set(chosen, text, found);
     return found;
   }
-  // Without some of its heads a model may have nothing to say; then there is nothing to look at, but that is a result.
+  // Without some heads, the translation may be empty, which is an error in the API; here it is a result.
   async function lookWithout(chosen, text, off, signal) {
     if (!off.length) return null;
     try {
       return await api.inspect(chosen.id, text, { off, quick: !isDeep, signal });
     } catch (error) {
-      if (WROTE_NOTHING.test(error.message)) return { translation: { text: "", log_prob: null } };
+      if (error.code === "empty_translation") return { translation: { text: "", log_prob: null } };
       throw error;
     }
   }
@@ -120,7 +119,7 @@ function insideView(app, all) {
     } catch (error) {
       notice.show(error);
       further.disabled = false;
-      slip.wait(off); // from where all can be switched on again
+      slip.wait(off); // shows the button that enables all heads again
     }
     if (!signal.aborted) node.setAttribute("aria-busy", false);
   }
@@ -131,7 +130,7 @@ function insideView(app, all) {
     const { off } = app.values;
     const one = [attention, head];
     app.set({ off: isOff(attention, head) ? off.filter((other) => !isSame(one)(other)) : [...off, one] });
-    // The switch moves at once; what comes of it takes a moment.
+    // The switch changes at once, before the new translation arrives.
     result.querySelector(`[data-switch="${CSS.escape(`${attention}:${head}`)}"]`)
       ?.setAttribute("aria-checked", !isOff(attention, head));
     slip.wait(app.values.off);

@@ -1,8 +1,8 @@
-// A slip of paper at the foot of the window: which heads are off, and what the translation was and is without them.
+// The panel at the bottom of the window: the disabled heads, and the translations with all heads and without these.
 import { differences, marked, words } from "../common/differences.js";
 import { figure, html, isNumber, plural } from "../common/draw.js";
 
-// `flip(attention, head)` switches a head on again; `onReset()` all of them.
+// `flip(attention, head)` enables a head again; `onReset()` enables all heads.
 function slipView({ flip, onReset }) {
   const chips = html("div", { class: "chips" });
   const reset = html("button", { type: "button", class: "quiet" }, "Switch all on");
@@ -30,7 +30,7 @@ function slipView({ flip, onReset }) {
       ? ` Log-probability ${figure(one)} before, ${figure(other)} now.` : ""}`;
   }
 
-  // Heads are switched, the answer is on its way.
+  // Shows the disabled heads until the new translation arrives.
   function wait(off) {
     if (!off.length) return;
     node.hidden = false;

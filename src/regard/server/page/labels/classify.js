@@ -1,4 +1,4 @@
-// Classify: a text on the left page; on the facing page what the model takes it for, and which words weighed most.
+// The view of classifiers: a text on the left; on the right, its labels, and the attention weights of its words.
 import * as api from "../api.js";
 import { html } from "../common/draw.js";
 import { readingView } from "./reading.js";

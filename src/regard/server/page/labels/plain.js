@@ -1,4 +1,4 @@
-// Any other task: a text on the left page; on the facing page the fields of the result, as the server gives them.
+// The view of tasks without a view of their own: a text on the left, all fields of the server's result on the right.
 import * as api from "../api.js";
 import { html } from "../common/draw.js";
 import { readingView } from "./reading.js";
@@ -8,7 +8,7 @@ const draw = (result) => [html("dl", { class: "fields" }, Object.entries(result)
   [html("dt", { class: "tag" }, name), html("dd", { class: "running", dir: "auto" }, shown(value))]))];
 const tell = (result) => Object.keys(result).join(", ");
 
-// A view for a task: `name` is its route, `help` what it does.
+// Makes a view for a task: `name` is its route, `help` says what the task does.
 const plainView = ({ name, help }) => (app, all) => {
   const words = {
     title: name, field: "Text", placeholder: "Type or paste a text", given: "Text", found: "Result",

@@ -1,4 +1,4 @@
-// A text on the left page, and on the facing page what the model found in it: the view that labelling models share.
+// The common view of models that label texts: the text on the left, the result on the right.
 import { html } from "../common/draw.js";
 import { editor } from "../editor.js";
 import { modelChoice } from "../models.js";
@@ -8,7 +8,8 @@ import { welcomeView } from "../welcome.js";
 
 const PAUSE = 300; // milliseconds
 
-// `words` are what the view says; `ask(model, text, options)` finds, `draw(answer)` gives its nodes, `tell` its summary.
+// `words`: the texts of the view. `ask(model, text, options)` gets an answer, `draw(answer)` returns its nodes, and
+// `tell(answer)` its summary for screen readers.
 function readingView(all, words, { ask, draw, tell }) {
   const asking = newest();
   const soon = afterPause(PAUSE, () => request());

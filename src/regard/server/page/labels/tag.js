@@ -1,4 +1,4 @@
-// Tag: a sentence on the left page; on the facing page its words under their labels, and which words mattered.
+// The view of taggers: a sentence on the left; on the right, its words with their labels, and the influence of words.
 import * as api from "../api.js";
 import { readingView } from "./reading.js";
 import { spansOf, taggedView } from "../inspect/tagged.js";

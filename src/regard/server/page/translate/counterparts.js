@@ -1,4 +1,4 @@
-// Words and their counterparts: to point at a word on one page lights what belongs to it on the other, and says so.
+// Word alignment: pointing at a word on one side highlights and names the words that are aligned with it on the other.
 import { html, number } from "../common/draw.js";
 import { details } from "./output.js";
 
@@ -7,11 +7,11 @@ const POINT = "Point at a word, or move to it with the keyboard, to see the word
 const percent = (share) => `${number(100 * share, share < 0.0995 ? 1 : 0)}\u00a0%`;
 const quoted = (texts) => texts.map((text) => `“${text}”`).join(" and ");
 
-// `source` is an editor and `output` a facing page; `parts` are what the latter shows, and `sentences` their places in
-// the text of the former.
+// `source` is the editor of the text, `output` the view of the translation. `follow(parts, sentences)` sets the parts
+// that `output` shows, and the sentences of the source text with their positions.
 function counterparts(source, output) {
   const says = html("p", { class: "says", role: "status" }, POINT);
-  let [parts, homes, places] = [[], [], []]; // homes: for each word of the source its part, and its number in it
+  let [parts, homes, places] = [[], [], []]; // homes: for each source word, its part and its index in the part
 
   function follow(shown, sentences) {
     parts = shown;
@@ -38,7 +38,7 @@ function counterparts(source, output) {
   }
   const cut = (text, found, words) => words.map((word) => text.slice(found[word].start, found[word].end));
 
-  // A word of the translation, by its home; null for none.
+  // `home`: part and index of a word of the translation; null: no word.
   function pointAtTarget(home) {
     if (home === null || home.word === null || parts[home.part].isStale) return forget();
     const { answer } = parts[home.part];
@@ -50,7 +50,7 @@ function counterparts(source, output) {
     says.textContent = `“${word}” translates ${rendered}.`
       + (shares[home.word] === null ? "" : ` Probability: ${percent(shares[home.word])}.`);
   }
-  // A word of the source, by its number; null for none.
+  // `index`: index of a word of the source text; null: no word.
   function pointAtSource(index) {
     if (index === null || !homes[index]) return forget();
     const { part, word } = homes[index];
@@ -61,7 +61,7 @@ function counterparts(source, output) {
     const rendering = found.length ? quoted(cut(answer.text, written, found)) : "no word of the translation";
     says.textContent = `${quoted(cut(answer.source, sources, [word]))} is translated by ${rendering}.`;
   }
-  // The word at a place of the source's text.
+  // Highlights the word at the character position `place` of the source text.
   function pointAtPlace(place) {
     const index = places.findIndex(({ start, end }) => start <= place && place <= end);
     pointAtSource(index < 0 ? null : index);

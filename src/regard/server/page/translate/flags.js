@@ -1,4 +1,4 @@
-// What is suspicious about a translation (tasks/answer.py), in plain words.
+// Explains the flags of a translation (`find_flags` in tasks/translate/translation.py) in sentences.
 const WARNINGS = {
   empty: "The output is empty.",
   loops: "The output repeats itself.",
@@ -12,7 +12,7 @@ const REMARKS = {
   split: "The text was too long and was translated in parts.",
 };
 
-// Sentences about an answer's flags: first what to be careful about.
+// One sentence per flag, warnings first.
 const sentences = (flags = []) => [WARNINGS, REMARKS].flatMap((table) =>
   flags.filter((flag) => flag in table).map((flag) => table[flag]));
 const isDoubtful = (flags = []) => flags.some((flag) => flag in WARNINGS);

@@ -1,18 +1,18 @@
-// The open book of the translator: the page to write on, the facing page, and what stands at their head and foot.
+// The two pages of the translation view: source text (left) and translation (right), with their headings and buttons.
 import { copyButton } from "../copying.js";
 import { counterparts } from "./counterparts.js";
 import { html, number } from "../common/draw.js";
 import { editor } from "../editor.js";
 import { outputView } from "./output.js";
 
-const LONG = 320; // characters from which the text is set smaller
+const LONG = 320; // number of characters above which the font is smaller
 const SHADED = "regard-doubt";
 
 const button = (name, kind, more) => html("button", { type: "button", class: kind, ...more }, name);
 function remembered() { try { return localStorage.getItem(SHADED) !== "off"; } catch { return true; } }
-function remember(isOn) { try { localStorage.setItem(SHADED, isOn ? "on" : "off"); } catch { /* until it is closed */ } }
+function remember(isOn) { try { localStorage.setItem(SHADED, isOn ? "on" : "off"); } catch { /* not allowed */ } }
 
-// A switch for the shades, which is their legend as well.
+// A switch that shows or hides the shading of uncertain words; it is also the legend of the shading.
 function doubtSwitch(onChange) {
   const box = html("input", { type: "checkbox", checked: remembered() });
   box.addEventListener("change", () => { remember(box.checked); onChange(box.checked); });
@@ -21,8 +21,8 @@ function doubtSwitch(onChange) {
   return { node, isOn: () => box.checked };
 }
 
-// `onInput()` hears of other text, `onSentence(part)` that the reader went to a sentence; `onClear`, `onSwap` and
-// `onInside` of the buttons.
+// Callbacks: `onInput()` when the text changes, `onSentence(part)` when a sentence of the translation is chosen,
+// `onCaret(place)` when the caret moves, and `onClear()`, `onSwap()`, `onInside()` when their buttons are pressed.
 function folioView({ onInput, onSentence, onCaret, onClear, onSwap, onInside }) {
   let [parts, language] = [[], ""];
   const count = html("span", { class: "count", id: "count" });
@@ -53,7 +53,7 @@ function folioView({ onInput, onSentence, onCaret, onClear, onSwap, onInside }) 
     source.field.lang = model.source;
     buttons.swap.hidden = !canSwap;
   }
-  // `shown` are the parts of the translation, and `sentences` where their originals stand.
+  // `shown` are the parts of the translation, and `sentences` the sentences of the source text with their positions.
   function show(shown, sentences) {
     parts = shown;
     if (parts.length) output.show(parts, language, doubt.isOn());
@@ -62,7 +62,7 @@ function folioView({ onInput, onSentence, onCaret, onClear, onSwap, onInside }) 
     for (const one of [copy.node, buttons.inside, buttons.clear]) one.disabled = !parts.length;
     doubt.node.hidden = !parts.length;
   }
-  // Says how long the text is, and returns by how much it is too long.
+  // Shows the number of characters of the text, and returns by how many it exceeds `most`.
   function measure(most) {
     const size = Array.from(source.text()).length;
     count.textContent = `${number(size)}${most < Infinity ? ` / ${number(most)}` : ""}`;

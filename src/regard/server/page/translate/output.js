@@ -1,12 +1,12 @@
-// The facing page: the translation as words that can be pointed at, shaded where the model was in doubt.
+// The translation as words that the user can point at; words with a low probability are shaded.
 import { words } from "../common/differences.js";
 import { html } from "../common/draw.js";
 import { ofWords, sureness } from "./places.js";
 import * as running from "../common/running.js";
 
-const SURE = 0.8; // words of which the model is at least so sure are not shaded
+const SURE = 0.8; // words with at least this probability are not shaded
 
-// What is known of an answer's words: their places on both sides, how sure the model was of each, which render which.
+// The positions of the words of an answer and of its source, the probability of each word, and the alignment links.
 const details = (() => {
   const found = new WeakMap();
   return (answer) => {
@@ -20,8 +20,8 @@ const details = (() => {
   };
 })();
 
-// The words of all parts in a row as pieces of running text, and for each the part and the word it is. A part is
-// { gap, answer or null }: what stands before it, and the translation, if there is one yet.
+// The words of all parts as pieces of running text, and for each piece its home { part, word }. A part is
+// { gap, answer }: the text before the translation, and the translation (null until it arrives).
 function layOut(parts) {
   const [pieces, homes] = [[], []];
   let before = "";
@@ -66,7 +66,7 @@ function outputView({ label, onPoint, onChoose }) {
       return share === null ? 0 : Math.max(0, 1 - share / SURE);
     }));
   }
-  // `isAt` and `isLinked` say of a home, { part, word }, whether it is pointed at or the counterpart of what is.
+  // `isAt(home)`: the user points at this word; `isLinked(home)`: it is aligned with the word that the user points at.
   function mark(isAt, isLinked) {
     shown?.toggle("now", (index) => isAt(homes[index]));
     shown?.toggle("linked", (index) => isLinked(homes[index]));

@@ -1,14 +1,14 @@
-// Where words and tokens stand in a text as people see it. The model's own spelling of it may differ (normalised,
-// perhaps in lower case), but both go through the text from left to right.
+// Finds the positions of words and tokens in a displayed text. The words may be spelled differently (normalized or in
+// lower case), but they have the same order as in the text.
 const MARK = "▁";
 const NEAR = 24;
 
 const fold = (text) => text.normalize("NFC").toLowerCase();
 const skipSpace = (text, at) => at + text.slice(at).search(/\S|$/);
 
-// For each word where it stands, as { start, end }; an empty stretch where it does not.
+// The position of each word as { start, end }; start = end if the word is not found.
 function ofWords(words, text) {
-  const folded = fold(text).length === text.length ? fold(text) : text; // places must stay places
+  const folded = fold(text).length === text.length ? fold(text) : text; // the same length keeps positions valid
   let at = 0;
   return words.map((word) => {
     const start = skipSpace(text, at);
@@ -19,8 +19,8 @@ function ofWords(words, text) {
   });
 }
 
-// For each word how sure the model was of it: the probability of its least likely token. (That of all tokens together would
-// make long words doubtful for being long.)
+// The probability of each word: that of its least probable token. (The product over its tokens would be low for every
+// long word.)
 function sureness(places, { text, tokens, log_probs: logs }) {
   const least = places.map(() => null);
   let at = 0;

@@ -1,7 +1,7 @@
-// A text as the sentences in which it is translated. What stands between them, line breaks above all, is kept.
+// Divides a text into the sentences that are translated separately; line breaks and spaces between them are kept.
 
-// The rule of data/sentences.py, which says why. It is repeated, list and all, for a browser reads no Python and the
-// text is cut at every key; a test compares the two.
+// The same rules as `split_sentences` in text/words.py, where they are explained. The browser needs its own copy,
+// because the text is divided again after each key; a test compares both.
 const MARK = /[.!?…؟۔।॥]["'”’»)\]」』）]*\s+(?=\S)|[。！？।॥](?![。！？।॥"'”’»)\]」』）])/gu;
 const BEFORE = 24;
 const LETTER = "(?![\\p{Nd}\\u0900-\\u{10ffff}])[\\p{L}\\p{N}]";
@@ -17,7 +17,7 @@ const ORDINAL = new RegExp(
   "iu",
 );
 
-// Whether a sentence ends at a mark of a line.
+// Whether a sentence ends at `mark`, a match of MARK in a line.
 function ends(line, mark) {
   const after = String.fromCodePoint(line.codePointAt(mark.index + mark[0].length) ?? 0);
   if (/(?!\p{Script=Georgian})\p{Ll}/u.test(after)) return false;
@@ -29,7 +29,7 @@ function ends(line, mark) {
 
 const UNSPACED = ["zh", "ja", "th", "lo", "km", "my"];
 
-// Sentences as { text, start, end }, by their places in the whole.
+// The sentences of a text as { text, start, end }; `start` and `end` are positions in the text.
 function split(whole) {
   const found = [];
   function add(from, to) {
@@ -52,14 +52,14 @@ function split(whole) {
   return found;
 }
 
-// What stands before a sentence in its translation: the same line breaks, and a space where the language has them.
+// The text to insert before the translation of a sentence: the same line breaks, or a space if the language has spaces.
 function gap(whole, sentences, index, language) {
   const before = whole.slice(sentences[index - 1]?.end ?? 0, sentences[index].start);
   if (before.includes("\n") || index === 0) return before;
   return UNSPACED.includes(language.split("-")[0]) ? "" : before || " ";
 }
 
-// The sentence at a place of the text: the one that holds it, or else the one before.
+// The index of the sentence at a position of the text; between two sentences, the first of them.
 const at = (sentences, place) => Math.max(0, sentences.findLastIndex(({ start }) => start <= place));
 
 export { split, gap, at };

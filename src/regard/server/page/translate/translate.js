@@ -1,4 +1,4 @@
-// Translate: a text and its translation on facing pages, as it is typed. Each sentence is asked for once.
+// The translation view: translates a text while it is typed. Each sentence is requested once.
 import * as api from "../api.js";
 import { html, plural } from "../common/draw.js";
 import { examplesOf } from "../examples.js";
@@ -13,17 +13,17 @@ import { waysView } from "./ways.js";
 import { welcomeView } from "../welcome.js";
 
 const [PAUSE, WAYS_PAUSE] = [220, 450]; // milliseconds
-// Sentences in one request: few at first, so that there is something to read while the rest is on its way.
+// Number of sentences per request: few in the first request, so that the first translations appear soon; then more.
 const [FIRST, AT_ONCE] = [2, 32];
 const MOST_WAYS = 5;
 const MOST_KNOWN = 2000; // sentences
-const HEARD = 300;
+const HEARD = 300; // screen readers get translations with fewer characters
 const WELCOME = "The translation appears on the facing page as you type. Words of which the model was not sure are "
   + "shaded. Point at a word to see the word that it is aligned with.";
 
 const clip = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-// What to be careful about, sentence by sentence.
+// List items that explain the flags of each sentence.
 function flagNodes(parts) {
   return parts.filter(({ answer, isStale }) => answer && !isStale && answer.flags?.length).map(({ answer }) =>
     html("li", { class: flags.isDoubtful(answer.flags) ? "flag doubtful" : "flag" },
@@ -55,7 +55,7 @@ function translateView(app, all) {
     html("div", { class: "below" }, remarks, otherWays.node, welcome.node));
 
   // ---- drawing
-  // While a sentence is on its way, what stood in its place stays, as something that is no longer true.
+  // Until the translation of a changed sentence arrives, the previous one stays, marked as stale.
   function draw() {
     const text = folio.source.text();
     const parts = sentences.map((sentence, index) => {
@@ -74,13 +74,13 @@ function translateView(app, all) {
     if (found) otherWays.show(found, answerTo(text) ?? found[0], model().target, clip(text, 60));
     else otherWays.clear();
   }
-  // For those who hear the page: a short translation itself, of a long one that it is there.
+  // Tells screen readers the translation or, if it is long, that it is done.
   function tell() {
     const text = folio.written();
     heard.textContent = text.length < HEARD ? text : `${plural(sentences.length, "sentence")} translated.`;
   }
 
-  // ---- asking
+  // ---- requests
   async function request() {
     const [signal, chosen] = [asking.begin(), model()];
     const missing = [...new Set(sentences.map(({ text }) => text))].filter((text) => !known.get(chosen, text));
@@ -105,10 +105,10 @@ function translateView(app, all) {
       const [answer] = await api.translate(chosen.id, [text], { nbest: MOST_WAYS, signal: askingWays.begin() });
       ways.set(chosen, text, [answer, ...(answer.alternatives ?? [])]);
       drawWays();
-    } catch { /* the translation itself tells what is wrong */ }
+    } catch { /* the request of the translation shows the error */ }
   }
 
-  // ---- the reader's doing
+  // ---- actions of the user
   function changed() {
     const text = folio.source.text();
     sentences = segments.split(text);

@@ -1,8 +1,8 @@
-// Other ways to say a sentence: the model's next best translations, of which the reader may take one.
+// The alternative translations of a sentence, of which the user can choose one.
 import { differences, marked, words } from "../common/differences.js";
 import { figure, html, isNumber } from "../common/draw.js";
 
-// `onTake(answer)` hears which one the reader wants.
+// `onTake(answer)` is called when the user chooses a translation.
 function waysView(onTake) {
   const title = html("h2", { class: "tag", id: "ways" }, "Alternative translations");
   const about = html("p", { class: "notes" });
@@ -18,7 +18,7 @@ function waysView(onTake) {
     button.addEventListener("click", () => onTake(answer));
     return html("li", {}, button);
   }
-  // `answers` best first; `taken` is the one that is shown now.
+  // `answers`: the translations, best first; `taken`: the one that the page shows now.
   function show(answers, taken, language, sentence) {
     const isFocused = list.contains(document.activeElement);
     const texts = new Set();

@@ -68,7 +68,7 @@ def configure_prune(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument("--freeze-weights", action="store_true", help="keep the weights fixed while gates are trained")
     parser.add_argument(
-        "--minutes", type=float, metavar="N", help="limit of all training (default: 0.6 of the run's steps; 0: none)"
+        "--minutes", type=float, metavar="N", help="maximum training time (0: none; default: 0.6 of the run's steps)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_set(parser, "train.learning_rate=0.0003")
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
 def choose(opened: Run, translator: Translator, examples: Sequence[AnnotatedExample]) -> int:
     """Find the heads that align words best, print their error rate, and return the exit status 0.
 
-    They are stored in card.json, for `regard translate --align`, if they are better than the mean of all heads.
+    If they are better than the mean of all heads, they are stored in card.json, for `regard translate --align`.
     `examples` must have gold alignments.
     """
     from regard.tasks.translate.inspect.heads import choose_alignment
@@ -290,7 +290,7 @@ def show_pruning(pruning: Pruning, out: str) -> None:
         change = f"{after - before:+.2f}" if name == "BLEU" else f"{after / before - 1:+.0%}"
         compared.append((name, f"{before:,{form}}", f"{after:,{form}}", change))
     show_table(["", "before", "after", "change"], compared)
-    show_note(f"\nBLEU and decoding on {pruning.sentences:,} sentences, both runs in turn, one thread.\n")
+    show_note(f"\nBLEU and CPU time on {pruning.sentences:,} sentences; the two runs took turns on one thread.\n")
 
 
 COMMANDS = {

@@ -29,9 +29,9 @@ from regard.analysis.alignment import (
     score_choice,
 )
 from regard.analysis.head_roles import (
-    HeadLook,
     HeadStatistics,
     Role,
+    RoleName,
     importance_by_ablation,
     importance_by_gradient,
     rarest,
@@ -300,7 +300,7 @@ def choose_alignment(
 
 
 def _word_links(example: AnnotatedExample) -> Links:
-    """Return the gold alignment of an example as pairs of word indices (source, target); it stores character spans."""
+    """Convert the gold alignment of an example from character spans to pairs of word indices (source, target)."""
     source, target = words(example.source), words(example.target)
     return tuple(
         sorted(
@@ -333,11 +333,11 @@ def token_frequencies(texts: list[str], tokenizer: Tokenizer) -> Tensor:
 
 
 class CandidateRoles(NamedTuple):
-    """The roles for which heads are tested on a sentence pair; for one of encoder, decoder or cross-attention."""
+    """The roles to test on a sentence pair, for the heads of one kind of attention (encoder, decoder or cross)."""
 
     seen_TS: Tensor
     """Mask of the queries and keys that are used: all except start and end tokens."""
-    right: dict[HeadLook, Tensor]
+    right: dict[RoleName, Tensor]
     """For each role, a mask [T, S] of the keys that a head with this role attends to."""
 
 
@@ -360,10 +360,10 @@ def _candidate_roles(
     aligned_TS = torch.zeros_like(cross_TS)
     for one, other in example.links:
         aligned_TS[:-1, :-1] |= _tokens(written, [other])[:, None] & _tokens(read, [one])
-    aligned = {HeadLook("alignment", "translated word"): aligned_TS} if example.links else {}
+    aligned = {RoleName("alignment", "translated word"): aligned_TS} if example.links else {}
     in_source = _syntax(example.source_relations, read, (0, 1))
     in_target = _syntax(example.target_relations, written, (1, 0))
-    rare = HeadLook("rare", "rarest token")
+    rare = RoleName("rare", "rarest token")
     return {
         "encoder": CandidateRoles(encoder_SS, {rare: rarest(encoder_SS, frequency_S)} | in_source),
         "decoder": CandidateRoles(decoder_TT, {rare: rarest(decoder_TT, frequency_T)} | in_target),
@@ -378,14 +378,14 @@ def attention_kind(name: str) -> str:
 
 def _syntax(
     relations: Sequence[WordRelation], pieces: Sequence[Piece], special: tuple[int, int]
-) -> dict[HeadLook, Tensor]:
+) -> dict[RoleName, Tensor]:
     """Return, for each relation, a mask [T, S] that is true where it connects a query token with a key token.
 
     `pieces` are the tokens of one sentence (T = S); `special` has the numbers of special tokens before and after them.
     """
-    right: dict[HeadLook, Tensor] = {}
+    right: dict[RoleName, Tensor] = {}
     for name, queries, keys in relations:
-        look = HeadLook("syntactic", name)
+        look = RoleName("syntactic", name)
         pair_TS = pad(_tokens(pieces, queries)[:, None] & _tokens(pieces, keys), special * 2)
         right[look] = right[look] | pair_TS if look in right else pair_TS
     return right

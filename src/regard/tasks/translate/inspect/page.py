@@ -23,7 +23,7 @@ from regard.analysis.trace import Trace, attention_entropy, next_tokens
 from regard.config import SearchSettings
 from regard.data.batches import Batch, make_batch
 from regard.decoding.penalties import LengthPenalty
-from regard.errors import ModelError, RunError, SettingsError
+from regard.errors import EmptyTranslationError, ModelError, RunError, SettingsError
 from regard.export import fingerprint
 from regard.models.base import count_parameters
 from regard.run import Run
@@ -64,7 +64,7 @@ def inspection(
     log("translating")
     trace = translator.trace(text, target)
     if len(trace.target.tokens) == 1:
-        raise SettingsError(
+        raise EmptyTranslationError(
             "the translation by the model is empty and cannot be inspected; give a translation with --target"
         )
     source, target_tokens = translator.source, translator.target
@@ -113,7 +113,7 @@ def _check(translator: Translator, text: str, target: str | None) -> None:
 def _probabilities(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
     """Return the translation with its score, the probability and rank of its tokens, and the 8 best tokens per step.
 
-    `given` is stored in the result: whether the user gave the translation, and not the model.
+    `given` (true if the translation is from the user, not from the model) is stored in the result.
     """
     assert trace.next is not None
     written_T = trace.next.gather(-1, batch.target_output_BT[0][:, None])[:, 0]

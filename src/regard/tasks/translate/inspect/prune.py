@@ -94,7 +94,7 @@ def learn_gates(model: Seq2Seq, recipe: Recipe, prepared: PairData, left: int, *
     shown: TrainingLog = LiveBar(settings, TASK.scores) if sys.stderr.isatty() else PlainLog(settings, TASK.scores)
     with tempfile.TemporaryDirectory() as states, StopRequest() as stop:
         trainer = Trainer(gated, task, settings, Path(states), [shown])
-        # Closing gates increases the loss. Only if it exceeds the loss of guessing, the trainer must roll back.
+        # Closing gates increases the loss. The trainer must roll back only if the loss exceeds that of guessing.
         trainer.progress.first_loss = math.log(prepared.target.size)
         progress = trainer.fit(lambda weights: None, stop)
     if not progress.stopped:
@@ -162,8 +162,8 @@ def prune_run(
     """Remove the share `share` (between 0 and 1) of all heads from a run, and write the result as the new run `out`.
 
     `by` is how heads are chosen: by trained gates, or by the loss without each head. `weights_follow` trains the
-    weights together with the gates. `minutes` limits the time of all training. With None, training takes 0.6 of
-    the training steps of the run. With 0 there is no training, which needs `by="importance"`. `data` replaces the
+    weights together with the gates. `minutes` limits the time of all training. If it is None, training takes 0.6 of
+    the training steps of the run. If it is 0, there is no training, which needs `by="importance"`. `data` replaces the
     training data. `overrides` are train. and search. settings, e.g. "train.learning_rate=0.0003".
     """
     out = Run.refuse_existing(out)
@@ -189,6 +189,8 @@ def prune_run(
         draft = Run.create(folder)
         draft.write_recipe(recipe)
         prepare(draft, recipe, pairs, log, run.tokenizers)
+        if run.dictionary:
+            draft.write_dictionary(run.dictionary)
         prepared = TRAINING.open_data(draft, log)
         model = run.load_model()
         log(f"choosing {left} of {heads} heads by {by}")
@@ -218,17 +220,20 @@ def _train_again(run: Run, minutes: float | None, data: DataSettings | None, ove
     """Return the recipe for training during and after pruning: the recipe of the run, with a limit and `overrides`.
 
     With few `minutes`, the learning rate is lower than in the run (see `FULL_RATE`); otherwise it is the same, which is
-    best (Renda et al. 2020). With None, the limit is 0.6 of the steps of the run.
+    best (Renda et al. 2020). If `minutes` is None, the limit is 0.6 of the steps of the run.
     """
     for override in (overrides := list(overrides)):
         if not override.strip().startswith(("train.", "search.")):
-            raise SettingsError(f"--set {override}: pruning can change only train. and search. settings")
+            raise SettingsError(f"--set {override}: pruning can change only train. and search. settings; leave it out")
     train, trained = run.recipe.train, run.card.get("training", {})
     steps, rate = TrainSettings.max_steps, 1.0
     if minutes is None:
         steps = round(0.6 * trained.get("step", 0))
         if not steps:
-            raise SettingsError(f"{run.folder}: card.json does not tell how long the run was trained, so give --minutes for the training after pruning")
+            raise SettingsError(
+                f"{run.folder}: card.json does not say how long the run was trained, so the length of the training"
+                " after pruning is unknown; give --minutes"
+            )
     else:
         rate = 60 * minutes / (FULL_RATE * trained.get("seconds", 0) or math.inf)
         rate = min(max(rate, LEAST_RATE), 1.0)
@@ -236,7 +241,7 @@ def _train_again(run: Run, minutes: float | None, data: DataSettings | None, ove
         train, max_minutes=minutes or 0, max_steps=steps, warmup_steps=20, schedule="constant", cooldown=0.5,
         regularization_warmup=0,
         learning_rate=rate * train.learning_rate, muon_learning_rate=rate * train.muon_learning_rate,
-        r_drop=0.0, patience=0, tensorboard=False, fsdp=False,
+        r_drop=0.0, patience=0, tensorboard=False, fsdp=False, expert_parallel=False,
     )  # fmt: skip
     recipe = replace(run.recipe, train=train, data=data or run.recipe.data)
     return make_recipe(with_overrides(to_table(recipe), overrides))
