@@ -30,7 +30,7 @@ def write(folder: Path, systems: str, budget: str = f"budget.steps = {STEPS}", *
         name, value = setting.split("=")
         section, key = name.split(".")
         if section in sections:
-            sections[section].append(f"{key} = {value}")
+            sections[section].append(f"{key} = {value}" if value[0].isdigit() else f'{key} = "{value}"')
     data = [
         f'{part} = [{{ source = "{folder}/{part}.en", target = "{folder}/{part}.it" }}]'
         for part in ("train", "valid", "test")
