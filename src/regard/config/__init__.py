@@ -314,4 +314,4 @@ class Recipe:
     train: TrainSettings = field(default_factory=TrainSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
     task: Any = None
-    """The settings of the task, e.g. `TagSettings` (in TOML: [tag]); None for a task without settings."""
+    """The settings of the task, e.g. `TagSettings` (in TOML: [tag]). None: the defaults, or a task without settings."""

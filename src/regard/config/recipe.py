@@ -123,7 +123,8 @@ def to_table(settings: Any) -> dict[str, Any]:
     if not isinstance(settings, Recipe):
         return dataclasses.asdict(settings, dict_factory=lambda items: {key: v for key, v in items if v is not None})
     task = find_task(settings.data.task)
-    return {name: to_table(getattr(settings, "task" if name == task.name else name)) for name in _sections(task)}
+    parts = {name: getattr(settings, "task" if name == task.name else name) for name in _sections(task)}
+    return {name: to_table(_settings_class(task)() if part is None else part) for name, part in parts.items()}
 
 
 def all_sections() -> dict[str, type]:

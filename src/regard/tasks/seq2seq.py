@@ -72,10 +72,10 @@ class Seq2SeqTrainUnit(TeacherForcing):
     """Base class of `TrainUnit`s for text pairs: makes their batches; subclasses add `validate`."""
 
     data: PairData
+    reward: RewardObjective | None = None
 
     def __init__(self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None):
         super().__init__(recipe, data, model, group, data.train.lengths, data.train.weights)
-        self.reward: RewardObjective | None = None
         if objective_of(recipe).by_reward:
             from regard.tasks.reward_training import RewardObjective
 
