@@ -227,7 +227,7 @@ def test_bfloat16_is_taken_where_a_cpu_multiplies_in_it_much_faster():
         resolve(corpus, dataclasses.replace(GPU, bfloat16_speedup=8.0)).train.precision == "auto"
     )  # which asks the device
     assert resolve(corpus, quick).train.precision == "bfloat16"
-    assert resolve(corpus, quick, {"model": {"arch": "bahdanau"}}).train.precision == "auto"
+    assert resolve(corpus, quick, {"model": {"arch": "bahdanau"}}).train.precision == "bfloat16"
     assert resolve(corpus, quick, {"train": {"precision": "float32"}}).train.precision == "float32"
     sooner, later = (estimate(resolve(corpus, machine), corpus, machine) for machine in (quick, LAPTOP))
     assert sooner.epoch_seconds < later.epoch_seconds

@@ -64,11 +64,12 @@ def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[Planne
     corpus = corpus.tokenized(kind)
     choices = [*_vocabulary(corpus, kind), arch]
     if isinstance(preset, TransformerSettings):
-        choices += _transformer(corpus, machine, preset, model)
+        choices += _transformer(corpus, preset, model)
     elif not {"width", "embedding_width"} & model.keys():
         width, reason = 256 if corpus.pairs < 100_000 else 512, f"{corpus.pairs:,} pairs: a wider network overfits"
         wider = [name for name in ("width", "embedding_width") if getattr(preset, name, 0) > width]
         choices += [PlannedSetting(f"model.{name}", width, reason) for name in wider]
+    choices += choose_precision(machine)
     sharded = train.get("fsdp") or train.get("expert_parallel")
     is_adam = train.get("optimizer") == "adam" or sharded  # Muon needs whole matrices
     muon = preset.suits_muon and not is_adam
@@ -113,9 +114,7 @@ def _choose_arch(corpus: PairFacts, machine: Machine) -> PlannedSetting:
     return PlannedSetting("model.arch", f"transformer-{arch}", reason)
 
 
-def _transformer(
-    corpus: PairFacts, machine: Machine, preset: TransformerSettings, model: Mapping[str, Any]
-) -> Iterator[PlannedSetting]:
+def _transformer(corpus: PairFacts, preset: TransformerSettings, model: Mapping[str, Any]) -> Iterator[PlannedSetting]:
     dropout = 0.3 if corpus.pairs < 100_000 else 0.2 if corpus.pairs < 500_000 else 0.1
     yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
     if preset.norm != "pre":
@@ -126,7 +125,6 @@ def _transformer(
     if model.get("norm", "pre") == "pre":
         reason = "sub-layers add nothing at first: needs fewer steps with pre-norm"
         yield PlannedSetting("train.zero_init_residual", True, reason)
-    yield from choose_precision(machine)
 
 
 def _batch(corpus: PairFacts, machine: Machine) -> PlannedSetting:
