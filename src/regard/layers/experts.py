@@ -69,7 +69,7 @@ class Choice(NamedTuple):
     noise_NE: Tensor | None
     """Standard deviation of the noise, Softplus(x W_noise); None without noise."""
     top_NK: Tensor
-    """The k + 1 largest logits with noise (k if k = E), in descending order."""
+    """In training the k + 1 largest logits with noise (k if k = E), else the k largest, in descending order."""
 
 
 class NoisyTopKGate(nn.Module):
@@ -95,7 +95,7 @@ class NoisyTopKGate(nn.Module):
                     clean_BTE.shape, 0, lambda shape: torch.randn(shape, device=x_BTD.device, dtype=x_BTD.dtype)
                 )
                 logits_NE = clean_NE + normal_BTE.flatten(0, 1) * noise_NE
-            top_NK, expert_NK = logits_NE.topk(min(self.active + 1, logits_NE.shape[1]), dim=1)
+            top_NK, expert_NK = logits_NE.topk(min(self.active + self.training, logits_NE.shape[1]), dim=1)
             gate_NK = top_NK[:, : self.active].softmax(dim=1)
         return Choice(gate_NK, expert_NK[:, : self.active], clean_NE, noise_NE, top_NK)
 
@@ -213,17 +213,19 @@ class MixtureOfExperts(nn.Module):
             kept_NK = self._balance(choice, kept_NK, x_BTD.shape[0])
         plan = plan_rows(choice.expert_NK, kept_NK, self.experts)
         x_ND = x_BTD.flatten(0, 1)
-        x_PD = move(x_ND, plan.slot_P // self.active, plan.row_NK, training=self.training)
+        x_PD = move(x_ND, plan.slot_P // self.active, plan.row_NK, training=self.training)[:-1]
         if self.exchange is None:
-            y_PD = self.compute(x_PD[:-1], plan.sizes)
+            outputs = self.outputs(x_PD, plan.sizes)
         else:
-            y_PD = self.exchange(x_PD[:-1], plan.sizes, self.compute)
-        y_PD = torch.cat([y_PD, y_PD.new_zeros(1, y_PD.shape[1])])
+            outputs = [self.exchange(x_PD, plan.sizes, lambda *rows: torch.cat(self.outputs(*rows)))]
+        y_PD = torch.cat([*outputs, outputs[0].new_zeros(1, x_ND.shape[1])])
+        weight_NK = choice.gate_NK.to(y_PD.dtype)
+        if not torch.is_grad_enabled():  # as below, in one pass
+            return F.embedding_bag(plan.row_NK, y_PD, per_sample_weights=weight_NK, mode="sum").view_as(x_BTD)
         y_SD = move(y_PD, plan.row_NK.flatten(), plan.slot_P[:, None], training=self.training)
-        weight_NK = choice.gate_NK.to(y_SD.dtype)
         return torch.bmm(weight_NK[:, None], y_SD.unflatten(0, plan.row_NK.shape)).view_as(x_BTD)
 
-    def compute(self, x_PD: Tensor, sizes: Sequence[int]) -> Tensor:
+    def outputs(self, x_PD: Tensor, sizes: Sequence[int]) -> list[Tensor]:
         """The outputs of experts on rows that are sorted by expert: `sizes[e]` rows of expert e."""
         layers = [
             (local(layer.weight).unflatten(0, (len(sizes), -1)), local(layer.bias).unflatten(0, (len(sizes), -1)))
@@ -231,12 +233,12 @@ class MixtureOfExperts(nn.Module):
         ]
         weights = zip(*(part.unbind() for layer in layers for part in layer), strict=True)
         # With gradients, an expert without rows computes too: its weights get a gradient of zero in every process.
-        outputs = [
+        found = [
             F.linear(activate(F.linear(rows, up, up_bias), self.activation), down, down_bias)
             for rows, (up, up_bias, down, down_bias) in zip(x_PD.split(list(sizes)), weights, strict=True)
             if len(rows) or torch.is_grad_enabled()
         ]
-        return torch.cat(outputs) if outputs else x_PD
+        return found or [x_PD]
 
     def _balance(self, choice: Choice, real_NK: Tensor | None, rows: int) -> Tensor | None:
         """Add the balance losses and the statistics of this batch; return False for choices that are not computed.
