@@ -220,10 +220,8 @@ class MixtureOfExperts(nn.Module):
             outputs = [self.exchange(x_PD, plan.sizes, lambda *rows: torch.cat(self.outputs(*rows)))]
         y_PD = torch.cat([*outputs, outputs[0].new_zeros(1, x_ND.shape[1])])
         weight_NK = choice.gate_NK.to(y_PD.dtype)
-        if not torch.is_grad_enabled():  # as below, in one pass
-            return F.embedding_bag(plan.row_NK, y_PD, per_sample_weights=weight_NK, mode="sum").view_as(x_BTD)
         y_SD = move(y_PD, plan.row_NK.flatten(), plan.slot_P[:, None], training=self.training)
-        return torch.bmm(weight_NK[:, None], y_SD.unflatten(0, plan.row_NK.shape)).view_as(x_BTD)
+        return (y_SD.unflatten(0, plan.row_NK.shape) * weight_NK[..., None]).sum(1).view_as(x_BTD)
 
     def outputs(self, x_PD: Tensor, sizes: Sequence[int]) -> list[Tensor]:
         """The outputs of experts on rows that are sorted by expert: `sizes[e]` rows of expert e."""
