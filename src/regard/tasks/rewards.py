@@ -136,7 +136,7 @@ def find_reward(settings: ObjectiveSettings) -> Reward:
         function = getattr(import_module(module), name, None)
     except RegardError:
         raise
-    except Exception as error:  # the module is the user's: whatever it raises is bad input
+    except Exception as error:  # the module is the user's, so any error in it is bad input
         raise SettingsError(f"{where}: cannot import {module} ({type(error).__name__}: {error})") from error
     finally:
         sys.path.remove(os.getcwd())
