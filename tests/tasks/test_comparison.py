@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from regard.errors import RegardError, RunError, SettingsError
+from regard.system import usable_cores
 from regard.tasks.comparison import Comparison, compare, only, read_comparison, trend
 from tests import processes
 from tests.small_runs import SETTINGS, write_corpus
@@ -151,7 +152,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     folder = tmp_path_factory.mktemp("comparison")
     text = TWO + '[systems.both]\nensemble = "one"\n'
     path = write(folder, text, top='title = "Two widths"\npublished = [{ name = "paper", BLEU = 27.3 }]')
-    done = processes.run("compare", path, "--out", folder / "out", "--seeds", "1,2", "--json")
+    jobs = min(2, usable_cores())
+    done = processes.run("compare", path, "--out", folder / "out", "--seeds", "1,2", "--jobs", jobs, "--json")
     assert done.returncode == 0, done.stderr
     return folder, json.loads(done.stdout)
 
@@ -193,6 +195,33 @@ def test_other_settings_in_the_same_folder(finished: tuple[Path, dict[str, Any]]
     read = read_comparison(folder / "compare.toml", {"seeds": [1, 2], "budget": {"steps": STEPS + 1}})
     with pytest.raises(RunError, match="has other settings than the comparison; choose another --out"):
         compare(read, folder / "out")
+
+
+def test_trainings_side_by_side_write_their_output_to_files(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = finished
+    if usable_cores() == 1:
+        pytest.skip("needs two processor cores")
+    assert "BLEU" in (folder / "out" / "runs" / "one-1.log").read_text()
+
+
+@pytest.mark.parametrize("jobs", [0, usable_cores() + 1])
+def test_number_of_jobs(comparison: Comparison, tmp_path: Path, jobs: int) -> None:
+    with pytest.raises(SettingsError, match=f"--jobs {jobs}: must be between 1 and the number of processor cores"):
+        compare(comparison, tmp_path / "out", jobs=jobs)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("budget", "clock", "expected"),
+    [
+        ("budget.minutes = 15", "wall", "15 minutes"),
+        ("budget.minutes = 15", "processor", "15 minutes of processor time"),
+        (f"budget.steps = {STEPS}", "processor", f"{STEPS} steps"),
+    ],
+)
+def test_description_of_the_budget(tmp_path: Path, budget: str, clock: str, expected: str) -> None:
+    read = read_comparison(write(tmp_path, ONE, budget, train=f'clock = "{clock}"'))
+    assert read.describe_budget() == expected
 
 
 def test_damaged_result(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:

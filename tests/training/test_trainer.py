@@ -1,6 +1,7 @@
 """The loop on a task so small that what should happen is known."""
 
 import math
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -73,6 +74,18 @@ def fit(tmp_path, task, **settings):
     trainer = Trainer(model, task, settings, tmp_path / "checkpoints", [notes])
     progress = trainer.fit(lambda weights: kept.append(weights["weight"].item()), StopRequest())
     return model, progress, kept, notes.notes
+
+
+@pytest.mark.parametrize("clock", ["wall", "processor"])
+def test_processor_time_does_not_count_waiting(tmp_path, clock):
+    class Waiting(Fit):
+        def batch(self, position):
+            time.sleep(0.02)
+            return super().batch(position)
+
+    _, progress, _, _ = fit(tmp_path, Waiting(), clock=clock, max_steps=30)
+    assert (progress.seconds >= 30 * 0.02) is (clock == "wall")
+    assert progress.seconds > 0
 
 
 def test_it_learns_keeps_the_best_and_counts(tmp_path):

@@ -32,6 +32,9 @@ def configure(parser: Parser) -> None:
         "--only", action="append", default=[], metavar="NAME", help="only this system of the recipe; repeatable"
     )
     chosen.add_argument("--seeds", metavar="N,N", help="seeds, e.g. 1,2,3; replaces the seeds of the recipe")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="trainings side by side, each with its share of the cores"
+    )
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.epilog = "docs/compare.md describes the recipe."
 
@@ -43,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     if options.only:
         comparison = only(comparison, options.only)
     out = Path(options.out)
-    found = compare(comparison, out, lambda line: print(line, file=sys.stderr, flush=True))
+    found = compare(comparison, out, lambda line: print(line, file=sys.stderr, flush=True), options.jobs)
 
     from regard.pages import render_page
 

@@ -101,6 +101,8 @@ class TrainSettings(CheckedSettings):
     """Stop after this many minutes of training and validation, not counting the reading of data; 0: no limit."""
     max_flops: NotNegative = 0.0
     """Stop after this many floating-point operations of training steps; 0: no limit."""
+    clock: Literal["wall", "processor"] = "wall"
+    """How minutes are measured: wall-clock time, or CPU time per thread, which other programs do not change."""
     batch_tokens: Annotated[int, Range(16)] = 4096
     """Tokens per batch: number of pairs times the padded length of the longer side."""
     gradient_accumulation: Count = 1

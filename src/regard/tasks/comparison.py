@@ -19,21 +19,24 @@ A comparison is a TOML file. Its sections [data], [tokenizer], [train] and [sear
     ensemble = "small"
     members = 2
 
-Each training is a process of its own, so that its memory can be measured. A comparison that was interrupted continues
+Each training is a process of its own, so that its memory can be measured; several may run side by side, each with its
+share of the cores. When all are finished, each system answers the test set. A comparison that was interrupted continues
 where it stopped: finished systems are in `systems/NAME.json`, and an unfinished training is resumed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from regard import __version__, plugins, tasks
 from regard.config import DataSettings
@@ -150,6 +153,11 @@ class Comparison:
         ending = {"train": {"seed": seed, **self.budget.settings(share)}}
         return join_tables(join_tables(self.shared | {"data": data}, system.settings), ending)
 
+    def describe_budget(self) -> str:
+        """The budget as text, e.g. "15 minutes of processor time"."""
+        processor = self.budget.minutes and self.shared.get("train", {}).get("clock") == "processor"
+        return self.budget.describe() + (" of processor time" if processor else "")
+
     def find(self, name: str) -> System:
         return next(system for system in self.systems if system.name == name)
 
@@ -263,25 +271,34 @@ def only(comparison: Comparison, names: Sequence[str]) -> Comparison:
 # Training and scoring
 
 
-def compare(comparison: Comparison, folder: str | Path, log: Log = lambda line: None) -> Json:
-    """Train and score all systems that are not finished, and return the table and curves as JSON (docs/compare.md)."""
+def compare(comparison: Comparison, folder: str | Path, log: Log = lambda line: None, jobs: int = 1) -> Json:
+    """Train and score all systems that are not finished, and return the table and curves as JSON (docs/compare.md).
+
+    `jobs`: number of trainings that run side by side; each uses an equal share of the processor cores.
+    """
     check_settings(comparison)
+    if not 1 <= jobs <= usable_cores():
+        raise SettingsError(f"--jobs {jobs}: must be between 1 and the number of processor cores, {usable_cores()}")
     out = Path(folder)
     for part in ("runs", "systems"):
         (out / part).mkdir(parents=True, exist_ok=True)
     wanted = [
         (system, seed) for system in comparison.systems for seed in ((1,) if system.ensemble else comparison.seeds)
     ]
+    stored = [_stored_result(comparison, system, seed, out) for system, seed in wanted]
+    unfinished = [chosen for chosen, result in zip(wanted, stored, strict=True) if not result]
+    _train_all([member for chosen in unfinished for member in comparison.runs(*chosen)], out / "runs", log, jobs)
     found: dict[str, list[Json]] = {}
-    for number, (system, seed) in enumerate(wanted, 1):
-        log(f"[{number} of {len(wanted)}] {system.name}" + (f", seed {seed}" if len(comparison.seeds) > 1 else ""))
-        found.setdefault(system.name, []).append(_result(comparison, system, seed, out, log))
+    for (system, seed), result in zip(wanted, stored, strict=True):
+        if not result:
+            log(f"scoring {system.name}" + (f", seed {seed}" if len(comparison.seeds) > 1 else ""))
+        found.setdefault(system.name, []).append(result or _score(comparison, system, seed, out))
     part = _part(comparison.task)
     return {
         "title": comparison.title or "Comparison",
         "about": comparison.about,
         "task": comparison.task,
-        "budget": comparison.budget.describe(),
+        "budget": comparison.describe_budget(),
         "seeds": list(comparison.seeds),
         "systems": [_row(system, found[system.name]) for system in comparison.systems],
         **part.table({name: [one["answers"] for one in results] for name, results in found.items()}, comparison.data),
@@ -313,27 +330,30 @@ def _part(task: str) -> Any:
     return tasks.part(task, "compare")
 
 
-def _result(comparison: Comparison, system: System, seed: int, out: Path, log: Log) -> Json:
-    """The stored result of a system, or a new one: trains what is not trained yet, then answers the test set."""
-    members = comparison.runs(system, seed)
-    settings = [[run.table for run in steps] for steps in members]
+def _stored_result(comparison: Comparison, system: System, seed: int, out: Path) -> Json:
+    """The stored result of a system; empty if there is none. A result with other settings is an error."""
     path = out / "systems" / f"{system.name}-{seed}.json"
     stored = _read_result(path)
-    if stored and stored["settings"] == json.loads(json.dumps(settings)):
-        log("  is finished already")
-        return stored
-    if stored:
+    if stored and stored["settings"] != json.loads(json.dumps(_settings(comparison, system, seed))):
         raise RunError(
             f"{path}: has other settings than the comparison; choose another --out, or remove this file and its runs"
         )
-    for steps in members:
-        for run in steps:
-            _train(run, out / "runs", log)
+    return stored
+
+
+def _settings(comparison: Comparison, system: System, seed: int) -> list[list[Json]]:
+    """The settings of each training of each member of a system."""
+    return [[run.table for run in steps] for steps in comparison.runs(system, seed)]
+
+
+def _score(comparison: Comparison, system: System, seed: int, out: Path) -> Json:
+    """The result of a system whose trainings are finished: its cost, its curve, and its answers to the test set."""
+    members = comparison.runs(system, seed)
     folders = [out / "runs" / steps[-1].name for steps in members]
     cards = [[Run.open(out / "runs" / run.name).card for run in steps] for steps in members]
     result = {
         "format": FORMAT,
-        "settings": settings,
+        "settings": _settings(comparison, system, seed),
         "arch": cards[0][-1]["arch"],
         "parameters": sum(steps[-1]["parameters"] for steps in cards),
         "memory": max((card.get("memory") or 0 for steps in cards for card in steps), default=0) or None,
@@ -345,6 +365,7 @@ def _result(comparison: Comparison, system: System, seed: int, out: Path, log: L
         "curve": [] if system.ensemble else _curve([Run.open(out / "runs" / run.name) for run in members[0]]),
         "answers": _part(comparison.task).answer(folders, comparison.data),
     }
+    path = out / "systems" / f"{system.name}-{seed}.json"
     write_atomically(path, (json.dumps(result, ensure_ascii=False) + "\n").encode())
     return result
 
@@ -385,36 +406,78 @@ def _read_result(path: Path) -> Json:
     return result
 
 
-def _train(run: TrainingRun, folder: Path, log: Log) -> None:
-    """Train a run in its own process, or continue it, unless it is finished."""
-    place = folder / run.name
-    table = json.loads(json.dumps(run.table))
-    job = folder / f"{run.name}.json"
-    is_started = (place / "card.json").is_file()
-    if is_started and json.loads(job.read_text(encoding="utf-8"))["table"] != table:
+class Process(NamedTuple):
+    """A training in its own process: the run, and the trainings that follow it because they fine-tune it."""
+
+    process: subprocess.Popen[bytes]
+    run: TrainingRun
+    following: Sequence[TrainingRun]
+
+
+def _train_all(members: Sequence[Sequence[TrainingRun]], folder: Path, log: Log, jobs: int) -> None:
+    """Train or continue all runs that are not finished, `jobs` at a time. If one fails, the others are stopped."""
+    unfinished = {steps[-1].name: [run for run in steps if not _is_finished(run, folder)] for steps in members}
+    waiting = [steps for steps in unfinished.values() if steps]
+    total, running = sum(map(len, waiting)), list[Process]()
+    started = 0
+    with interruptible():
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    run, *following = waiting.pop(0)
+                    started += 1
+                    log(f"[{started} of {total}] training {folder / run.name}")
+                    running.append(Process(_start(run, folder, jobs), run, following))
+                for one in [one for one in running if one.process.poll() is not None]:
+                    running.remove(one)
+                    _check_exit(one, folder, jobs)
+                    if one.following:
+                        waiting.insert(0, list(one.following))
+                if running:
+                    time.sleep(0.05)
+        finally:
+            for one in running:
+                one.process.terminate()  # it saves a checkpoint
+            for one in running:
+                one.process.wait()
+
+
+def _is_finished(run: TrainingRun, folder: Path) -> bool:
+    """Whether a training is finished. A training that was started with other settings is an error."""
+    place, job = folder / run.name, folder / f"{run.name}.json"
+    if not (place / "card.json").is_file():
+        return False
+    if json.loads(job.read_text(encoding="utf-8"))["table"] != json.loads(json.dumps(run.table)):
         raise RunError(f"{place}: was trained with other settings; choose another --out, or remove {place} and {job}")
+    return Run.open(place).is_finished
+
+
+def _start(run: TrainingRun, folder: Path, jobs: int) -> subprocess.Popen[bytes]:
+    """Start a training. If it is one of several, its output goes to the file NAME.log, and it gets a share of cores."""
+    job = folder / f"{run.name}.json"
     base = str(folder / run.base) if run.base else ""
-    content = {"table": table, "base": base, "out": str(place), "plugins": plugins.files()}
+    content = {"table": run.table, "base": base, "out": str(folder / run.name), "plugins": plugins.files()}
     write_atomically(job, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
-    if is_started and Run.open(place).is_finished:
-        return
-    log(f"  training {place}")
     command = [
         sys.executable,
         "-c",
         "import sys; from regard.tasks.comparison import work; sys.exit(work(sys.argv[1]))",
+        str(job),
     ]
-    with interruptible(), subprocess.Popen([*command, str(job)]) as process:
-        try:
-            code = process.wait()
-        except KeyboardInterrupt:
-            process.terminate()  # it saves a checkpoint
-            process.wait()
-            raise
+    if jobs == 1:
+        return subprocess.Popen(command)
+    environment = os.environ | {"OMP_NUM_THREADS": str(usable_cores() // jobs)}
+    with (folder / f"{run.name}.log").open("ab") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+
+
+def _check_exit(ended: Process, folder: Path, jobs: int) -> None:
+    code, name = ended.process.returncode, ended.run.name
+    where = "the line above" if jobs == 1 else f"the end of {folder / name}.log"
     if code == 2:
-        raise SettingsError(f"{run.name}: cannot be trained; the line above says why")
+        raise SettingsError(f"{name}: cannot be trained; {where} says why")
     if code:
-        raise TrainingError(f"{run.name}: training ended with exit code {code}; the same command continues it")
+        raise TrainingError(f"{name}: training ended with exit code {code}; the same command continues it")
 
 
 def work(path: str) -> int:

@@ -131,6 +131,11 @@ class TrainingLog:
     def close(self) -> None: ...
 
 
+def processor_time() -> float:
+    """Seconds of CPU time of this process, divided by the number of threads that compute."""
+    return time.process_time() / torch.get_num_threads()
+
+
 class Trainer:
     """Trains a model, saves checkpoints, and returns to an older checkpoint if the loss diverges."""
 
@@ -144,7 +149,8 @@ class Trainer:
         self.parallel = parallelize(model, unit.loss, settings, self.group)
         self.state = TrainingState(model, settings, self.group)
         self.progress = TrainingProgress()
-        self._clock = time.monotonic()
+        self._now = processor_time if settings.clock == "processor" else time.monotonic
+        self._clock = self._now()
         self._statistics: Mapping[str, Statistics] = {}
         self._stop_requested = False
         self._rollbacks = 0
@@ -168,7 +174,7 @@ class Trainer:
 
     def _start(self, keep: KeepWeights) -> None:
         """Before the first step: with `train.validate_at_start`, validate the initial weights; save a checkpoint."""
-        self._clock = time.monotonic()
+        self._clock = self._now()
         is_valid = self.validate(keep) if self.settings.validate_at_start else True
         if not (is_valid and self.save()):
             raise TrainingError("the initial weights contain NaN or infinity; use another initial run or train.seed")
@@ -180,7 +186,7 @@ class Trainer:
             self.progress.rate_factor = 1.0
         self.progress.rate_for = rates
         self.progress.stopped = schedule.reason_to_stop(self.progress, self.settings)
-        self._clock = time.monotonic()
+        self._clock = self._now()
         while not self.progress.stopped:
             if not self.train_step(stop):
                 self.roll_back(self.progress.step + 1)
@@ -204,7 +210,7 @@ class Trainer:
 
         If `stop.requested` is True in any process, all processes note that training must stop after this step.
         """
-        started = time.monotonic()
+        started = self._now()
         progress, settings, group = self.progress, self.settings, self.group
         strength = schedule.regularization_strength(progress.step + 1, settings)
         self.unit.stage = ScheduleStage(strength, progress.cooldown_until > 0)
@@ -215,7 +221,7 @@ class Trainer:
         loss, measured = self._backward(parts, tokens)
         norm = clip_gradients(self.model, settings.clip_norm)
         flops = sum(part.weight * self.unit.flops(part.batch) for part in parts)
-        seconds = group.is_first * (time.monotonic() - self._clock)
+        seconds = group.is_first * (self._now() - self._clock)
         loss, flops, bad, stops, seconds, *sums = group.sum(
             loss, flops, not math.isfinite(norm), stop.requested, seconds, *chain.from_iterable(measured.values())
         )
@@ -224,7 +230,7 @@ class Trainer:
             progress.first_loss = mean
         if bad or not math.isfinite(mean) or mean > DIVERGED * progress.first_loss:
             return False
-        self._clock = time.monotonic()
+        self._clock = self._now()
         rate = schedule.learning_rate(progress.step + 1, settings, (progress.cooldown_from, progress.cooldown_until))
         rate *= progress.rate_factor
         self.state.optimizer.set_rate(rate)
@@ -240,7 +246,7 @@ class Trainer:
         for name, total, count in zip(measured, sums[::2], sums[1::2], strict=True):
             before = progress.measures.get(name, 0.0)
             progress.measures[name] = before + memory * (total / max(count, 1.0) - before)
-        took, layers = time.monotonic() - started, self._statistics
+        took, layers = self._now() - started, self._statistics
         metrics = StepMetrics(progress.step, mean, rate, norm, int(tokens), took, flops, layers)
         for log in self.logs:
             log.on_step(metrics, progress)
@@ -285,8 +291,8 @@ class Trainer:
         self.model.eval()
         with self._averaged() as model, torch.no_grad():
             validation = self.unit.validate(model)
-        (seconds,) = group.sum(group.is_first * (time.monotonic() - self._clock))
-        self._clock = time.monotonic()
+        (seconds,) = group.sum(group.is_first * (self._now() - self._clock))
+        self._clock = self._now()
         progress.seconds += seconds
         if not schedule.is_finite(validation.score, validation.loss):
             return False
