@@ -274,8 +274,8 @@ class ModelSettings(CheckedSettings):
 
     @property
     def suits_muon(self) -> bool:
-        """Whether the plan trains the architecture by Muon instead of Adam."""
-        return False
+        """Whether the plan trains the architecture by Muon; otherwise by Adam."""
+        return True
 
     @property
     def document_window(self) -> int:

@@ -75,10 +75,6 @@ class ByteNetSettings(ModelSettings):
     def tokenizer_kind(self) -> str:
         return "character"
 
-    @property
-    def suits_muon(self) -> bool:
-        return True
-
     def kept_per_token(self, length: float) -> float:
         """How many numbers the backward pass needs per source and target token: inputs of norms, ReLUs and layers."""
         columns = self.length_ratio * self.encoder_layers + self.decoder_layers

@@ -95,10 +95,6 @@ class ConvS2SSettings(ModelSettings):
         return self.tie_embeddings == "all"
 
     @property
-    def suits_muon(self) -> bool:
-        return True
-
-    @property
     def last_width(self) -> int:
         return self.output_width or self.embedding_width
 

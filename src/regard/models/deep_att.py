@@ -63,10 +63,6 @@ class DeepAttSettings(ModelSettings):
     """Dropout on embeddings, on the hidden states that the next layer reads, and before the output (paper: 0.1)."""
 
     @property
-    def suits_muon(self) -> bool:
-        return True
-
-    @property
     def joined_width(self) -> int:
         """Width of the top states of the encoder: h and f of both columns."""
         return COLUMNS * (1 + LSTM.gates) * self.width

@@ -65,6 +65,10 @@ class HRANSettings(ModelSettings):
     def needs_joint_vocabulary(self) -> bool:
         return self.tie_embeddings == "all"
 
+    @property
+    def suits_muon(self) -> bool:
+        return False  # not measured
+
     def kept_per_token(self, length: float) -> float:
         return 24 * self.width + 2 * length * self.width + 4 * self.embedding_width
 

@@ -202,10 +202,6 @@ class TransformerSettings(ExpertBlockSettings, EncoderSettings):
     def paper(self) -> str:
         return f"{self.about}, with {EXPERTS_PAPER}" if self.experts else self.about
 
-    @property
-    def suits_muon(self) -> bool:
-        return True
-
     def heads_in(self, attention: str) -> int:
         return dict(self.remaining_heads).get(attention, self.heads)
 

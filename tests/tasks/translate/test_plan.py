@@ -143,11 +143,14 @@ def test_deep_att_is_trained_by_muon_at_the_size_of_its_preset():
     assert (recipe.model.width, recipe.model.embedding_width, recipe.model.encoder_layers) == (128, 256, 5)
 
 
-@pytest.mark.parametrize("arch", ["convs2s", "bytenet"])
-def test_convolutional_models_are_trained_by_muon_and_are_no_larger_than_their_data(arch):
+@pytest.mark.parametrize("arch", ["convs2s", "bytenet", "gnmt", "bahdanau"])
+def test_models_are_trained_by_muon_and_are_no_larger_than_their_data(arch):
     recipe = resolve(PairFacts(29_000, 60.0), given={"model": {"arch": arch}})
     assert (recipe.train.optimizer, recipe.model.width) == ("muon", 256)
-    assert resolve(PairFacts(29_000, 60.0), given={"model": {"arch": "gnmt"}}).train.optimizer == "adam"
+
+
+def test_hran_is_trained_by_adam():
+    assert resolve(PairFacts(29_000, 60.0), given={"model": {"arch": "hran"}}).train.optimizer == "adam"
 
 
 def test_an_estimate_counts_the_model():
