@@ -13,9 +13,10 @@ from regard.cli import main
 from regard.config import Corpus, DataSettings, Recipe
 from regard.data.builtin import read_texts as read_builtin
 from regard.errors import CorpusError, SettingsError
-from regard.tasks.language_model.data import read_texts, windows
+from regard.tasks.language_model.data import windows
 from regard.tasks.language_model.generator import TextScore, sum_scores
 from regard.tasks.language_model.training import TRAINING, make_plan
+from regard.tasks.texts import read_texts
 from regard.text.tokenizer import EOS, SOS
 from regard.training.device import Machine
 from tests.small_texts import train_arguments, write_texts

@@ -12,7 +12,7 @@ from regard.config import Corpus
 from regard.errors import SettingsError
 from regard.files import STDIN, chunks, read_input_lines, read_lines
 from regard.run import Run
-from regard.tasks.language_model.data import FORMATS, read_texts
+from regard.tasks.texts import FORMATS, read_texts
 from regard.terminal import Command, Parser, add_set, add_setting, for_people, printable, search_settings, show_table
 
 if TYPE_CHECKING:

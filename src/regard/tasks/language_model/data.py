@@ -1,4 +1,4 @@
-"""Training texts: lines of a file, "text" in JSON lines, or a built-in corpus; read, encoded and stored.
+"""Training texts of a language model, encoded and stored.
 
 A text with more than `data.max_length` tokens is divided into windows of that length. Each window is a separate
 example, with SOS before it and EOS after it.
@@ -8,33 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.config import Corpus
-from regard.data import builtin
-from regard.data.records import read_objects
 from regard.data.store import DocumentStore, write_documents
 from regard.errors import CorpusError
-from regard.files import read_lines, split_suffix
 from regard.run import Run
-from regard.tasks import single_file
 from regard.tasks.dataset import Parts, PreparedData, new_store, store_parts
-
-FORMATS = 'text with one text per line, .jsonl (objects with "text"), also .gz .zst'
-
-
-def read_texts(corpus: Corpus) -> list[str]:
-    """Read the texts of a file or of a built-in corpus. Empty texts are left out."""
-    path = single_file(corpus, "the texts")
-    if builtin.corpus_of(corpus.source):
-        return list(builtin.read_texts(corpus.source))
-    suffix = split_suffix(path)[0]
-    if suffix in (".tsv", ".csv", ".parquet", ".tmx", ".po"):
-        raise CorpusError(path, f"texts cannot be read from this format; use {FORMATS}")
-    texts = read_lines(path)
-    if suffix == ".jsonl":
-        objects = read_objects(path, 'a line is an object with "text"', text="text")
-        texts = (record["text"] for _, record in objects)
-    return [text for text in texts if text.strip()]
-
 
 TextData = PreparedData[DocumentStore, str]
 """Each document of the store is one window of a training text, without labels."""

@@ -21,9 +21,10 @@ from regard.tasks.dataset import (
     read_held_out,
     read_train,
 )
-from regard.tasks.language_model.data import TextData, read_texts, write_store
+from regard.tasks.language_model.data import TextData, write_store
 from regard.tasks.language_model.generator import GeneratedText, TextGenerator, sum_scores
 from regard.tasks.seq2seq import TeacherForcing, perplexity
+from regard.tasks.texts import read_texts
 from regard.tasks.training import HELD_OUT_EXAMPLES, Json, Log, Scored, Tables, Training, Workload
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
