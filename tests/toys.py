@@ -55,13 +55,18 @@ def toy(arch: str, **changes: Any) -> ModelSettings:
 
 
 TOYS = {arch: toy(arch) for arch in presets("seq2seq")}
+SMALL_DECODERS: dict[str, dict[str, Any]] = {"transformer-lm": {"heads": 4, "ffn_width": 32}, "lstm-lm": {}}
 SOURCELESS = {
-    arch: dataclasses.replace(preset, layers=2, width=4 * preset.heads, ffn_width=8 * preset.heads)
+    arch: dataclasses.replace(preset, layers=2, width=16, **SMALL_DECODERS[arch])
     for arch, preset in presets("decoder").items()
 }
-SOURCELESS["language model with experts"] = dataclasses.replace(
-    SOURCELESS["transformer-lm"], experts=4, active_experts=2
-)
+SOURCELESS |= {
+    "language model with experts": dataclasses.replace(SOURCELESS["transformer-lm"], experts=4, active_experts=2),
+    "GRU language model with residual connections": dataclasses.replace(
+        SOURCELESS["lstm-lm"], layers=3, cell="gru", residual_from_layer=2
+    ),
+    "LSTM language model with experts": dataclasses.replace(SOURCELESS["lstm-lm"], experts=4, expert_width=8),
+}
 """Models that write without a source."""
 
 VARIANTS = {

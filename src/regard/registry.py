@@ -52,6 +52,7 @@ ARCHITECTURES = {
     "bigru-crf": "regard.models.taggers",
     "transformer-crf": "regard.models.taggers",
     "transformer-lm": "regard.models.language_model",
+    "lstm-lm": "regard.models.recurrent_language_model",
 }
 """Architectures: the name of a preset, to give as --arch, and the module whose table PRESETS has this preset."""
 

@@ -16,7 +16,7 @@ import pytest
 from safetensors.torch import load_file
 
 from regard.cli import main
-from tests import small_chats
+from tests import small_chats, small_texts
 from tests.processes import start
 from tests.small_runs import SIZES, train_arguments, write_corpus
 
@@ -251,6 +251,19 @@ def test_experts_that_cannot_be_divided_are_one_line(corpus, tmp_path):
         code, errors = finish(launch(["-m", "regard", *train_arguments(corpus, tmp_path / arch, *sizes, arch=arch)]))
         assert code != 0
         assert problem in errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", small_texts.SIZES)
+def test_language_models_too(tmp_path, arch):
+    texts = small_texts.write_texts(tmp_path / "texts.txt")
+    one, two = (
+        small_texts.train_arguments(texts, tmp_path / name, *settings(steps=12), arch=arch) for name in ("one", "two")
+    )
+    code, errors = finish(launch(["-m", "regard", *two]))
+    assert code == 0, errors
+    assert main(one) == 0
+    assert_close(tmp_path / "two", tmp_path / "one")
 
 
 @pytest.mark.slow

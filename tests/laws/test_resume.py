@@ -152,6 +152,10 @@ def dialogues(folder, out, arch):
     return chat_arguments(write_dialogues(folder / "talks.jsonl"), out, arch, FEW)
 
 
+def texts(folder, out, arch):
+    return small_texts.train_arguments(small_texts.write_texts(folder / "texts.txt"), out, FEW, arch=arch)
+
+
 def pairs(folder, out, arch):
     write_corpus(folder)
     return train_arguments(folder, out, FEW, "train.checkpoint_every=5", *SIZES[arch], arch=arch)
@@ -182,9 +186,8 @@ OTHERS = {
     "retrieve": lambda folder, out: small_knowledge.train_arguments(
         small_knowledge.write_questions(folder / "faq.tsv"), out, FEW, "retrieve.word_dropout=0.2"
     ),
-    "language-model": lambda folder, out: small_texts.train_arguments(
-        small_texts.write_texts(folder / "texts.txt"), out, FEW
-    ),
+    "language-model": lambda folder, out: texts(folder, out, "transformer-lm"),
+    "language-model, lstm": lambda folder, out: texts(folder, out, "lstm-lm"),
 }
 """Arguments that train other architectures, and a model for each of the tasks beside translation."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -46,9 +47,11 @@ GENERAL = {
 
 def groups() -> dict[str, dict[str, tuple[str, str]]]:
     """All commands, as {group: {command: (module, one-line help)}}, in the order of `regard --help`."""
-    task_commands = {
-        command: (part_name(task, "cli"), text) for task in TASKS for command, text in find_task(task).commands.items()
-    }
+    task_commands: dict[str, tuple[str, str]] = {}
+    for task in TASKS:
+        for command, text in find_task(task).commands.items():
+            module, earlier = task_commands.get(command, (part_name(task, "cli"), ""))
+            task_commands[command] = module, f"{earlier}; {text}" if earlier else text
     train, *others = GENERAL.items()
     return dict([train, ("Use", task_commands), *others])
 
@@ -57,14 +60,29 @@ def commands() -> dict[str, tuple[str, str]]:
     return {name: entry for group in groups().values() for name, entry in group.items()}
 
 
-def find_command(name: str) -> Command:
+def find_command(name: str, words: Sequence[str] = ()) -> Command:
+    """The command `name`. If several tasks have it, the run among the `words` after it decides, else the first task."""
     known = commands()
     if name not in known:
         raise SettingsError(f'there is no command "{name}"{nearest(name, known)} (see "regard --help")')
-    found: Command | str = import_module(known[name][0]).COMMANDS[name]
+    module = known[name][0]
+    modules = {task: part_name(task, "cli") for task in TASKS if name in find_task(task).commands}
+    if len(modules) > 1:
+        module = modules.get(_task_of_run(words), module)
+    found: Command | str = import_module(module).COMMANDS[name]
     if isinstance(found, str):  # the name of another module, which is imported for this command only
         return import_module(found).COMMANDS[name]
     return found
+
+
+def _task_of_run(words: Sequence[str]) -> str:
+    """The task of the first run folder among `words`; empty if there is none."""
+    from regard.run import RECIPE, Run
+
+    for word in words:
+        if os.path.isfile(os.path.join(word, RECIPE)):
+            return Run.open(word).recipe.data.task
+    return ""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -93,7 +111,7 @@ def main(argv: list[str] | None = None) -> int:
             for file in files:
                 plugins.load(file)
         name, *words = arguments
-        command = find_command(name)
+        command = find_command(name, words)
         options = command.parser(f"regard {name}", words).parse(words)
         if name != "serve":  # the server calls it itself for the runs that it opens with torch
             keep_memory()

@@ -50,21 +50,46 @@ from regard.models.transformer_settings import EXPERTS_PAPER, ExpertSettings
 
 
 @dataclass(frozen=True)
-class RecurrentSettings(ExpertSettings):
+class RecurrentLayerSettings(ExpertSettings):
+    """Base class of the settings of all models with stacks of recurrent layers."""
+
+    cell: Literal["lstm", "gru"] = "lstm"
+    """The recurrent cell."""
+    width: EvenWidth = 512
+    """Width of the hidden states."""
+    residual_from_layer: Annotated[int, Range(0)] = 0
+    """First layer (counted from 1) with a residual connection; with 0, no layer has one."""
+    dropout: Share = 0.2
+    """Dropout between layers."""
+    expert_width: Width = 1024
+    """Width of the hidden layer of each expert."""
+
+    def adds_input(self, layer: int, inputs: int, outputs: int) -> bool:
+        """Whether layer number `layer` (from 1) has a residual connection; if so, `inputs` must equal `outputs`.
+
+        `inputs` and `outputs` are the widths of its input and output.
+        """
+        wanted = 0 < self.residual_from_layer <= layer
+        if wanted and inputs != outputs:
+            raise SettingsError(
+                f"model.residual_from_layer = {self.residual_from_layer}: layer {layer} has input width {inputs} and"
+                f" output width {outputs}, which must be equal; set a higher number, or 0 for none"
+            )
+        return wanted
+
+
+@dataclass(frozen=True)
+class RecurrentSettings(RecurrentLayerSettings):
     """Settings of recurrent encoder-decoders: Sutskever et al. 2014, Bahdanau, Luong and GNMT."""
 
     kind: ClassVar[str] = "seq2seq"
     network: ClassVar[str] = "Recurrent"
 
     arch: str = "seq2seq-lstm"
-    cell: Literal["lstm", "gru"] = "lstm"
-    """The recurrent cell."""
     encoder_layers: Layers = 2
     """Number of encoder layers; a bidirectional layer counts once."""
     decoder_layers: Layers = 2
     """Number of decoder layers."""
-    width: EvenWidth = 512
-    """Width of the hidden states."""
     embedding_width: Width = 512
     """Width of the token embeddings."""
     bidirectional: Literal["none", "all", "first"] = "none"
@@ -75,14 +100,8 @@ class RecurrentSettings(ExpertSettings):
     """Attention score: dot product, scaled dot product, bilinear (general), or with a hidden layer (additive)."""
     reverse_source: bool = False
     """Read the source in reverse order (Sutskever et al.)."""
-    residual_from_layer: Annotated[int, Range(0)] = 0
-    """First layer (counted from 1) with a residual connection; with 0, no layer has one."""
-    dropout: Share = 0.2
-    """Dropout between layers."""
     tie_embeddings: Literal["target", "none"] = "none"
     """Whether target embeddings and output share one matrix (target) or not (none); needs equal widths."""
-    expert_width: Width = 1024
-    """Width of the hidden layer of each expert."""
 
     def check(self) -> None:
         self.check_experts()
@@ -104,19 +123,6 @@ class RecurrentSettings(ExpertSettings):
         """The paper about this preset: its title, authors and year as one line of text."""
         paper = PAPERS[self.arch.partition("-")[0]]
         return f"{paper}, with {EXPERTS_PAPER}" if self.experts else paper
-
-    def adds_input(self, layer: int, inputs: int, outputs: int) -> bool:
-        """Whether layer number `layer` (from 1) has a residual connection; if so, `inputs` must equal `outputs`.
-
-        `inputs` and `outputs` are the widths of its input and output.
-        """
-        wanted = 0 < self.residual_from_layer <= layer
-        if wanted and inputs != outputs:
-            raise SettingsError(
-                f"model.residual_from_layer = {self.residual_from_layer}: layer {layer} has input width {inputs} and"
-                f" output width {outputs}, which must be equal; set a higher number, or 0 for none"
-            )
-        return wanted
 
     def kept_per_token(self, length: float) -> float:
         """How many activations are stored for the backward pass, for one source token and one target token together.
@@ -185,7 +191,7 @@ def beams_to_rows(x_BWD: Tensor) -> Tensor:
 class RecurrentExperts(nn.Module):
     """A mixture of experts between two recurrent layers: x + drop(sigmoid(experts(x))) (Shazeer et al. 2017)."""
 
-    def __init__(self, settings: RecurrentSettings, width: int, name: str):
+    def __init__(self, settings: RecurrentLayerSettings, width: int, name: str):
         super().__init__()
         self.experts = MixtureOfExperts(settings, width, settings.expert_width, "relu", name)
         self.drop = Dropout(settings.dropout, rows=-2)
@@ -262,7 +268,7 @@ class RecurrentStack(nn.Module):
     additional input of every layer, such as the context vector. Experts, if any, stand below the top layer.
     """
 
-    def __init__(self, settings: RecurrentSettings, layers: range, inputs: int, beside: int = 0):
+    def __init__(self, settings: RecurrentLayerSettings, layers: range, inputs: int, beside: int = 0):
         super().__init__()
         widths = [inputs if layer == layers.start else settings.width for layer in layers]
         self.cells = LayerStack(CELLS[settings.cell](width + beside, settings.width) for width in widths)

@@ -13,9 +13,9 @@ from regard.cli import main
 from regard.config import Corpus, DataSettings, Recipe
 from regard.data.builtin import read_texts as read_builtin
 from regard.errors import CorpusError, SettingsError
-from regard.tasks.language_model.data import windows
-from regard.tasks.language_model.generator import TextScore, sum_scores
-from regard.tasks.language_model.training import TRAINING, make_plan
+from regard.tasks.language_model.plan import make_plan
+from regard.tasks.language_model.training import TRAINING
+from regard.tasks.text_scores import TextScore, sum_scores, windows
 from regard.tasks.texts import read_texts
 from regard.text.tokenizer import EOS, SOS
 from regard.training.device import Machine
@@ -53,8 +53,11 @@ def test_it_learns(run):
     test = card["scores"]["test"]
     assert test["perplexity"] < 60 < card["vocabulary"] / 4  # of 300 tokens that are equally likely before training
     assert test["word_perplexity"] == pytest.approx(math.exp(test["loss"] * test["tokens"] / test["words"]))
+    assert test["character_perplexity"] == pytest.approx(math.exp(test["loss"] * test["tokens"] / test["characters"]))
     assert test["bits_per_byte"] == pytest.approx(test["loss"] * test["tokens"] / math.log(2) / test["bytes"])
     assert card["task"] == "language-model"
+    last = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][-1]
+    assert last.keys() >= {"perplexity", "word_perplexity", "character_perplexity", "bits_per_byte"}
 
 
 def test_the_score_is_the_sum_over_steps(generator):
@@ -62,7 +65,18 @@ def test_the_score_is_the_sum_over_steps(generator):
     [score] = generator.score([text])
     ids = generator.tokenizer.encode(text)
     assert score.negative_log_likelihood == pytest.approx(stepwise(generator, ids), rel=1e-4)
-    assert (score.tokens, score.words, score.bytes) == (len(ids) + 1, 8, len(text) + 1)
+    assert score[1:] == (len(ids) + 1, 8, len(text) + 1, len(text) + 1)
+
+
+def test_the_prediction_of_a_text_is_that_of_its_tokens(generator):
+    text = "The old man is in the kitchen."
+    found = generator.predict_tokens(text, best=3)
+    [score] = generator.score([text])
+    assert [one.id for one in found] == [*generator.tokenizer.encode(text), EOS]
+    assert -sum(one.log_prob for one in found) == pytest.approx(score.negative_log_likelihood, rel=1e-4)
+    for one in found:
+        assert [value for _, value in one.best] == sorted((value for _, value in one.best), reverse=True)
+        assert (one.rank <= 3) == (one.id in dict(one.best))
 
 
 def test_a_text_alone_has_its_score_in_any_company(generator):
@@ -133,7 +147,7 @@ def test_the_limit_counts_new_tokens(generator):
 # Commands
 
 
-def test_write_and_perplexity(run, tmp_path, capsys, monkeypatch):
+def test_write_evaluate_and_score(run, tmp_path, capsys, monkeypatch):
     assert main(["write", str(run), "The old man", "--count", "2", "--max-tokens", "5"]) == 0
     assert [line[:11] for line in capsys.readouterr().out.splitlines()] == ["The old man"] * 2
     beginnings = tmp_path / "beginnings.txt"
@@ -143,17 +157,21 @@ def test_write_and_perplexity(run, tmp_path, capsys, monkeypatch):
     assert [row["beginning"] for row in rows] == ["Who", "She"]
     texts = tmp_path / "test.txt"
     texts.write_text("Who is it?\n\nThe dog is old.\n")
-    assert main(["perplexity", str(run), str(texts), "--json"]) == 0
+    assert main(["evaluate", str(run), "--source", str(texts), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["texts"] == 2
     assert found["perplexity"] == pytest.approx(math.exp(found["loss"]))
-    assert main(["perplexity", str(run), str(texts), "--lines"]) == 0
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [line[2] for line in lines] == ["Who is it?", "The dog is old."]
+    assert main(["score", str(run), "--source", str(texts)]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [line[3] for line in lines] == ["Who is it?", "The dog is old."]
     assert -sum(float(line[0]) for line in lines) == pytest.approx(found["loss"] * found["tokens"], rel=1e-3)
+    assert main(["score", str(run), "--source", str(texts), "--json"]) == 0
+    for row in map(json.loads, capsys.readouterr().out.splitlines()):
+        assert len(row["token_log_probs"]) == row["tokens"]
+        assert sum(value for _, value in row["token_log_probs"]) == pytest.approx(row["log_probability"], rel=1e-4)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Who is it?\n")))
-    assert main(["perplexity", str(run)]) == 0
-    assert "perplexity per word" in capsys.readouterr().out
+    assert main(["evaluate", str(run)]) == 0
+    assert "perplexity per character" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -161,9 +179,10 @@ def test_write_and_perplexity(run, tmp_path, capsys, monkeypatch):
     [
         (["write", "RUN", "--count", "0"], "--count must be at least 1"),
         (["write", "RUN", "--temperature", "-1"], "search.temperature"),
-        (["perplexity", "RUN", "missing.txt"], "missing.txt"),
-        (["perplexity", "RUN", "EMPTY"], "there is no text to score"),
-        (["perplexity", "RUN", "PAIRS"], "texts cannot be read from this format"),
+        (["evaluate", "RUN", "--source", "missing.txt"], "missing.txt"),
+        (["score", "RUN", "--source", "EMPTY"], "there is no text to score"),
+        (["evaluate", "RUN", "--source", "PAIRS"], "texts cannot be read from this format"),
+        (["evaluate", "RUN", "--target", "PAIRS"], "unknown option --target"),
         (["translate", "RUN", "a"], 'use "regard write'),
         (["train", "--task", "language-model", "EMPTY", "--target", "PAIRS"], "leave out --target"),
     ],
@@ -201,19 +220,37 @@ def test_no_text_is_in_two_parts(tmp_path):
     assert sum(map(len, sets)) == len(set.union(*sets))
 
 
+MACHINE = Machine(device="cpu", cores=2, memory=8e9, peak=1e11)
+
+
+def plan_of(tokens, **given):
+    return {one.name: one.value for one in make_plan(tokens, MACHINE, given)}
+
+
 def test_more_data_gets_a_larger_network():
-    machine = Machine(device="cpu", cores=2, memory=8e9, peak=1e11)
-    chosen = [{one.name: one.value for one in make_plan(tokens, machine, {})} for tokens in (11_000, 1_100_000, 11e7)]
+    chosen = [plan_of(tokens) for tokens in (11_000, 1_100_000, 11e7)]
     assert [plan["model.width"] for plan in chosen] == [128, 256, 512]
     assert [plan["model.width"] % plan["model.heads"] for plan in chosen] == [0, 0, 0]
-    kept = {one.name: one.value for one in make_plan(1_100_000, machine, {"model": {"width": 100}})}
+    kept = plan_of(1_100_000, model={"width": 100})
     assert "model.width" not in kept
     assert (kept["model.heads"], kept["model.ffn_width"]) == (1, 400)
 
 
+def test_little_time_gets_a_smaller_network():
+    """10 minutes at 50 GFLOP/s: 256 wide, 4 layers (25 MFLOP per token): 0.4 million tokens are read 3 times."""
+    chosen = [plan_of(400_000, train={"max_minutes": minutes})["model.width"] for minutes in (2, 10, 60)]
+    assert chosen == [128, 192, 256]
+
+
+def test_an_lstm_gets_settings_of_its_own():
+    chosen = plan_of(1_100_000, model={"arch": "lstm-lm"})
+    assert not chosen.keys() & {"model.heads", "model.ffn_width", "train.optimizer", "train.zero_init_residual"}
+    assert (chosen["model.layers"], chosen["train.learning_rate"]) == (2, 0.003)
+
+
 def test_scores_add_up():
-    both = sum_scores([TextScore(2.0, 1, 1, 4), TextScore(4.0, 2, 2, 4)])
-    assert both == TextScore(6.0, 3, 3, 8)
+    both = sum_scores([TextScore(2.0, 1, 1, 4, 4), TextScore(4.0, 2, 2, 4, 5)])
+    assert both == TextScore(6.0, 3, 3, 8, 9)
     assert both.as_dict()["perplexity"] == pytest.approx(math.exp(2.0))
     with pytest.raises(SettingsError):
         sum_scores([])

@@ -14,7 +14,8 @@ TASK = Task(
     command="write",
     commands={
         "write": "write texts, or continue given beginnings, by a language model",
-        "perplexity": "how well a language model predicts the texts of a file",
+        "evaluate": "perplexity of a language model on a file",
+        "score": "log-probabilities of texts",
     },
     writes=True,
     defaults={
@@ -27,6 +28,7 @@ TASK = Task(
     scores={
         "perplexity": "perplexity {:.2f} per token",
         "word_perplexity": "{:.1f} per word",
+        "character_perplexity": "{:.3f} per character",
         "bits_per_byte": "{:.3f} bits per byte",
         "loss": "loss {:.3f}",
     },

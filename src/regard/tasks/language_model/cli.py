@@ -1,4 +1,4 @@
-"""`regard write` writes texts with a language model; `regard perplexity` scores given texts."""
+"""`regard write` writes texts with a language model; `regard evaluate` and `regard score` measure given texts."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from regard.config import Corpus
 from regard.errors import SettingsError
 from regard.files import STDIN, chunks, read_input_lines, read_lines
 from regard.run import Run
 from regard.tasks.texts import FORMATS, read_texts
-from regard.terminal import Command, Parser, add_set, add_setting, for_people, printable, search_settings, show_table
+from regard.terminal import (
+    Command,
+    Parser,
+    add_set,
+    add_setting,
+    for_people,
+    printable,
+    progress,
+    search_settings,
+    show_table,
+)
 
-if TYPE_CHECKING:
-    from regard.tasks.language_model.generator import TextScore
+CHUNK = 512
+"""Number of texts that are scored together."""
 
 
 def configure_write(parser: Parser) -> None:
@@ -65,36 +74,37 @@ def run_write(options: argparse.Namespace) -> int:
     return 0
 
 
-def configure_perplexity(parser: Parser) -> None:
+def _configure_texts(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help=f"{FORMATS}; - is standard input")
-    parser.add_argument("--lines", action="store_true", help="print the log-probability and perplexity of each text")
-    parser.add_argument("--json", action="store_true", help="print a JSON object; with --lines, one per text")
+    parser.add_argument("--source", default="-", metavar="FILE", help=f"{FORMATS}; - is standard input (default)")
 
 
-def run_perplexity(options: argparse.Namespace) -> int:
-    opened = Run.open(options.run).require("language-model")
-    from_stdin = options.file == "-"
-    texts = [line for line in read_input_lines() if line.strip()] if from_stdin else read_texts(Corpus(options.file))
+def _texts(options: argparse.Namespace) -> list[str]:
+    """Return the texts of --source; a file without texts is an error."""
+    from_stdin = options.source == "-"
+    texts = [line for line in read_input_lines() if line.strip()] if from_stdin else read_texts(Corpus(options.source))
     if not texts:
-        where = STDIN if from_stdin else options.file
+        where = STDIN if from_stdin else options.source
         raise SettingsError(f"{where}: there is no text to score; all lines are empty")
-    from regard.tasks.language_model.generator import load, sum_scores
+    return texts
+
+
+def configure_evaluate(parser: Parser) -> None:
+    _configure_texts(parser)
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+
+
+def run_evaluate(options: argparse.Namespace) -> int:
+    opened, texts = Run.open(options.run).require("language-model"), _texts(options)
+    from regard.tasks.language_model.generator import load
+    from regard.tasks.text_scores import TextScore, sum_scores
 
     generator = load(opened.folder)
     scores: list[TextScore] = []
-    for some in chunks(texts, 512):
-        found = generator.score(some)
-        scores += found
-        for text, score in zip(some, found, strict=True) if options.lines else ():
-            probability, figures = -score.negative_log_likelihood, score.as_dict()
-            if options.json:
-                print(json.dumps({"text": text, "log_probability": probability, **figures}, ensure_ascii=False))
-            else:
-                print(f"{probability:.4f}\t{figures['perplexity']:.2f}\t{printable(text)}")
-        sys.stdout.flush()
-    if options.lines:
-        return 0
+    with progress("texts", len(texts)) as advance:
+        for some in chunks(texts, CHUNK):
+            scores += generator.score(some)
+            advance(len(some))
     result = sum_scores(scores).as_dict() | {"texts": len(texts)}
     if options.json:
         print(json.dumps(result))
@@ -102,9 +112,36 @@ def run_perplexity(options: argparse.Namespace) -> int:
     rows = [
         ("perplexity per token", f"{result['perplexity']:.2f}", f"{result['tokens']:,} tokens"),
         ("perplexity per word", f"{result['word_perplexity']:.2f}", f"{result['words']:,} words and ends of texts"),
+        ("perplexity per character", f"{result['character_perplexity']:.3f}", f"{result['characters']:,} characters"),
         ("bits per byte", f"{result['bits_per_byte']:.3f}", f"{result['bytes']:,} bytes"),
     ]
     show_table(["", "", f"on {len(texts):,} texts"], rows)
+    return 0
+
+
+def configure_score(parser: Parser) -> None:
+    _configure_texts(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON lines, with log-probabilities of tokens")
+
+
+def run_score(options: argparse.Namespace) -> int:
+    opened, texts = Run.open(options.run).require("language-model"), _texts(options)
+    from regard.tasks.language_model.generator import load
+
+    generator = load(opened.folder)
+    if not options.json:
+        print("log-probability\tper token\tperplexity\ttext")
+    for some in chunks(texts, CHUNK):
+        for text, score in zip(some, generator.score(some), strict=True):
+            total, figures = -score.negative_log_likelihood, score.as_dict()
+            if options.json:
+                tokens = [(generator.tokenizer.token(one.id), one.log_prob) for one in generator.predict_tokens(text)]
+                found = {"text": text, "log_probability": total, **figures, "token_log_probs": tokens}
+                print(json.dumps(found, ensure_ascii=False))
+            else:
+                each = f"{total:.4f}\t{-figures['loss']:.4f}\t{figures['perplexity']:.2f}"
+                print(f"{each}\t{printable(text)}")
+        sys.stdout.flush()
     return 0
 
 
@@ -120,14 +157,17 @@ COMMANDS = {
             "regard write runs/news beginnings.txt --max-tokens 40 --json",
         ),
     ),
-    "perplexity": Command(
-        "How well a language model predicts the texts of a file: perplexity per token and per word, bits per byte.\n"
-        "Only the last two can be compared between models with different vocabularies.",
-        configure_perplexity,
-        run_perplexity,
-        examples=(
-            "regard perplexity runs/news test.txt",
-            "regard perplexity runs/news candidates.txt --lines",
-        ),
+    "evaluate": Command(
+        "How well a language model predicts the texts of a file: perplexity per token, word and character, bits per\n"
+        "byte. All but the first can be compared between models with different vocabularies.",
+        configure_evaluate,
+        run_evaluate,
+        examples=("regard evaluate runs/news --source test.txt",),
+    ),
+    "score": Command(
+        "Score given texts: for each text its log-probability, the mean per token, and its perplexity per token.",
+        configure_score,
+        run_score,
+        examples=("regard score runs/news --source candidates.txt", "regard score runs/news --json < candidates.txt"),
     ),
 }

@@ -6,20 +6,14 @@ example, with SOS before it and EOS after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from regard.data.store import DocumentStore, write_documents
 from regard.errors import CorpusError
 from regard.run import Run
 from regard.tasks.dataset import Parts, PreparedData, new_store, store_parts
+from regard.tasks.text_scores import windows
 
 TextData = PreparedData[DocumentStore, str]
 """Each document of the store is one window of a training text, without labels."""
-
-
-def windows(ids: Sequence[int], size: int) -> list[Sequence[int]]:
-    """Divide the token ids of a text into consecutive windows of `size` tokens; the last one may be shorter."""
-    return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
 def write_store(run: Run, examples: Parts[str]) -> None:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
+from typing import Any
 
 from regard.config import DataSettings, SearchSettings
-from regard.data.batches import in_batches, make_batch
 from regard.decoding.hypothesis import Hypothesis
 from regard.errors import RunError, SettingsError
 from regard.files import chunks
-from regard.models.base import Seq2Seq, count_parameters, sentence_losses
+from regard.models.base import Seq2Seq, count_parameters
 from regard.run import Run
 from regard.tasks.generation import Searcher, SearchInput, check_search, spell
-from regard.tasks.language_model.data import windows
-from regard.tasks.seq2seq import perplexity
+from regard.tasks.text_scores import PredictedToken, TextScore, predict_tokens, score_texts
 from regard.text.tokenizer import Tokenizer
 
 BATCH_TEXTS = 64
@@ -46,38 +41,6 @@ class GeneratedText:
         if self.alternatives:
             found["alternatives"] = [{"text": one.text, "score": round(one.score, 4)} for one in self.alternatives]
         return found
-
-
-class TextScore(NamedTuple):
-    """The negative log-likelihood (natural log) of a text, and its numbers of tokens, words and bytes."""
-
-    negative_log_likelihood: float
-    tokens: int
-    """Number of predicted tokens, including one EOS per window."""
-    words: int
-    """Number of words separated by spaces, plus one for the end of the text."""
-    bytes: int
-    """Number of bytes in UTF-8, plus one for the line end."""
-
-    def as_dict(self) -> dict[str, float]:
-        """Loss and perplexity per token, perplexity per word, bits per byte, and numbers of tokens, words and bytes."""
-        loss = self.negative_log_likelihood
-        return {
-            "loss": loss / self.tokens,
-            "perplexity": perplexity(loss / self.tokens),
-            "word_perplexity": perplexity(loss / self.words),
-            "bits_per_byte": loss / math.log(2) / self.bytes,
-            "tokens": self.tokens,
-            "words": self.words,
-            "bytes": self.bytes,
-        }
-
-
-def sum_scores(scores: Sequence[TextScore]) -> TextScore:
-    """Add up the log-likelihoods and the numbers of tokens, words and bytes of several texts."""
-    if not scores:
-        raise SettingsError("there is no text to score; give at least one text")
-    return TextScore(*map(sum, zip(*scores, strict=True)))
 
 
 class TextGenerator:
@@ -126,23 +89,13 @@ class TextGenerator:
         searcher = Searcher([self.model], self.tokenizer, self.tokenizer, settings)
         return spell(searcher.stream(self._input(beginning)), self.tokenizer)
 
-    @torch.no_grad()
     def score(self, texts: Sequence[str]) -> list[TextScore]:
         """Compute the negative log-likelihood of each text. Windows of a long text are scored independently."""
-        texts = [self.tokenizer.normalize(text) for text in texts]
-        encoded = self.tokenizer.encode_many(list(texts))
-        parts = [(place, part) for place, ids in enumerate(encoded) for part in windows(ids, self.max_length) or [()]]
-        losses, tokens, pad = [0.0] * len(texts), [0] * len(texts), self.tokenizer.pad
-        for index in in_batches([len(part) + 1 for _, part in parts], 4096):
-            batch = make_batch([([], list(parts[number][1])) for number in index], pad, pad)
-            found = sentence_losses(self.model, batch.to(self.model.output.weight.device)).tolist()
-            for (place, part), loss in zip((parts[number] for number in index), found, strict=True):
-                losses[place] += loss
-                tokens[place] += len(part) + 1
-        return [
-            TextScore(loss, count, len(text.split()) + 1, len(text.encode()) + 1)
-            for text, loss, count in zip(texts, losses, tokens, strict=True)
-        ]
+        return score_texts(self.model, self.tokenizer, texts, self.max_length)
+
+    def predict_tokens(self, text: str, best: int = 0) -> list[PredictedToken]:
+        """How the model predicts each token of `text`, and its end; with the `best` most probable tokens."""
+        return predict_tokens(self.model, self.tokenizer, text, self.max_length, best)
 
     def _settings(self, search: dict[str, Any]) -> SearchSettings:
         """The settings `self.search`, overridden by `search`. A `beam_size` above 1 in `search` turns sampling off."""

@@ -21,6 +21,7 @@ def report(
         "summary": figures(
             (f"perplexity on {scores['texts']:,} {where}", f"{scores['perplexity']:.2f}", "per token"),
             ("perplexity per word", f"{scores['word_perplexity']:.1f}", "words between spaces, and the end of a text"),
+            ("perplexity per character", f"{scores['character_perplexity']:.3f}", "with the end of each text"),
             ("bits per byte", f"{scores['bits_per_byte']:.3f}", "comparable between vocabularies"),
             ("training texts", f"{len(data.train):,}", f"{run.card['training']['tokens']:,} tokens read"),
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,55 +22,20 @@ from regard.tasks.dataset import (
     read_train,
 )
 from regard.tasks.language_model.data import TextData, write_store
-from regard.tasks.language_model.generator import GeneratedText, TextGenerator, sum_scores
-from regard.tasks.seq2seq import TeacherForcing, perplexity
+from regard.tasks.language_model.generator import GeneratedText, TextGenerator
+from regard.tasks.language_model.plan import make_plan
+from regard.tasks.seq2seq import TeacherForcing
+from regard.tasks.text_scores import TextScore, sum_scores
 from regard.tasks.texts import read_texts
 from regard.tasks.training import HELD_OUT_EXAMPLES, Json, Log, Scored, Tables, Training, Workload
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import pair_amounts
-from regard.training.plan import (
-    CHARACTERS_PER_TOKEN,
-    PlannedSetting,
-    choose_learning_rate,
-    choose_length,
-    choose_precision,
-    leave_given,
-    steps_per_epoch,
-)
+from regard.training.plan import CHARACTERS_PER_TOKEN, PlannedSetting, steps_per_epoch
 from regard.training.trainer import Validation
 
-
-def make_plan(tokens: float, machine: Machine, given: Tables) -> list[PlannedSetting]:
-    """Choose the settings that the user has not `given`. `tokens`: approximate number of tokens to train on."""
-    train = given.get("train", {})
-    muon = train.get("optimizer") != "adam" and not (train.get("fsdp") or train.get("expert_parallel"))
-    batch = 2048 if tokens < 5e6 else 4096
-    epoch = steps_per_epoch(tokens, train.get("batch_tokens") or batch)
-    every = min(max(epoch, 100), 2000)
-    choices = [
-        *_model(tokens, given.get("model", {}).get("width", 0)),
-        *choose_precision(machine),
-        *choose_learning_rate(3e-3 if muon else 1e-3, 50, 0.4, muon=muon),
-        PlannedSetting("train.zero_init_residual", True, "sub-layers add nothing at first: needs fewer steps"),
-        PlannedSetting("train.batch_tokens", batch, "little data: many small steps" if batch == 2048 else "much data"),
-        *choose_length(epoch, validate_every=every, patience=4, max_steps=max(20 * epoch, 10 * every)),
-    ]
-    return leave_given(choices, given)
-
-
-def _model(tokens: float, given_width: int) -> Iterator[PlannedSetting]:
-    much = f"about {tokens / 1e6:.1f} million tokens"
-    vocabulary = 2000 if tokens < 2e5 else 6000 if tokens < 5e6 else 16_000
-    yield PlannedSetting("tokenizer.vocab_size", vocabulary, f"{much}: few enough that each subword is seen often")
-    width = given_width or (128 if tokens < 2e5 else 256 if tokens < 2e7 else 512)
-    reason = f"{much}: a larger network overfits"
-    yield PlannedSetting("model.layers", 2 if tokens < 2e5 else 4 if tokens < 2e7 else 6, reason)
-    yield PlannedSetting("model.width", width, reason)
-    yield PlannedSetting("model.ffn_width", 4 * width, "four times the width, as in the paper")
-    yield PlannedSetting("model.heads", max(width // 64, 1), "heads of 64, as in the paper")
-    dropout = 0.3 if tokens < 2e6 else 0.2 if tokens < 2e7 else 0.1
-    yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
+VALIDATED = ("loss", "perplexity", "word_perplexity", "character_perplexity", "bits_per_byte")
+"""The scores of a validation."""
 
 
 class LanguageModelTrainUnit(TeacherForcing):
@@ -83,13 +48,14 @@ class LanguageModelTrainUnit(TeacherForcing):
         super().__init__(recipe, data, model, group, (np.zeros_like(tokens), tokens), data.train.weights)
 
     def validate(self, model: Seq2Seq) -> Validation:
-        """Compute perplexity per token on the validation texts; as samples, continue the first words of three texts."""
+        """Compute the perplexities of the validation texts; as samples, continue the first words of three texts."""
         recipe, data = self.recipe, self.data
         generator = TextGenerator(model, data.tokenizer, recipe.search, recipe.data.max_length)
         mine = generator.score(self.group.share(data.valid))
-        losses, tokens = [one.negative_log_likelihood for one in mine], [one.tokens for one in mine]
-        total, count = self.group.sum(sum(losses), float(sum(tokens)))
-        scores = {"loss": total / count, "perplexity": perplexity(total / count)}
+        sums = [float(sum(getattr(one, name) for one in mine)) for name in TextScore._fields]
+        loss, *counts = self.group.sum(*sums)
+        found = TextScore(loss, *map(round, counts)).as_dict()
+        scores = {name: found[name] for name in VALIDATED}
         samples = [
             {"source": one.beginning, "output": one.text, "reference": text}
             for text, one in zip(data.valid, continue_texts(generator, data.valid[:3]), strict=False)
@@ -115,8 +81,8 @@ def continue_texts(generator: TextGenerator, texts: Sequence[str]) -> list[Gener
 class LanguageModelTraining(Training[Parts[str], TextData]):
     train_unit = LanguageModelTrainUnit
     result = (
-        "perplexity {perplexity:.2f} per token, {word_perplexity:.1f} per word;  {bits_per_byte:.3f} bits per byte"
-        "  on {texts:,} texts"
+        "perplexity {perplexity:.2f} per token, {word_perplexity:.1f} per word, {character_perplexity:.3f} per"
+        " character;  {bits_per_byte:.3f} bits per byte  on {texts:,} texts"
     )
 
     def read(self, recipe: Recipe) -> Parts[str]:
