@@ -19,7 +19,7 @@ from regard.errors import SettingsError
 from regard.layers.hooks import AttentionHook, AttentionRecord
 from regard.layers.init import glorot
 from regard.layers.kv_cache import KVCache
-from regard.layers.positional_encoding import RotaryEncoding
+from regard.layers.positional_encoding import RotaryEncoding, RotaryGridEncoding
 
 if TYPE_CHECKING:
     from regard.layers.rnn_cells import CellState, RecurrentCell
@@ -194,7 +194,7 @@ class SelfAttention(nn.Module):
 
     def __init__(
         self, width: int, heads: int, head_width: int, name: str, *, causal: bool = False, window: int = 0,
-        rotary: RotaryEncoding | None = None,
+        rotary: RotaryEncoding | RotaryGridEncoding | None = None,
     ):  # fmt: skip
         super().__init__()
         self.heads, self.causal, self.window, self.rotary = heads, causal, window, rotary

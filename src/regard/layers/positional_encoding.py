@@ -1,4 +1,7 @@
-"""Positional encodings: sinusoidal, learned and rotary. Without them self-attention ignores the order of its input."""
+"""Positional encodings in one dimension (tokens, frames) and two (pictures): sinusoidal, learned and rotary.
+
+Without positional encodings, self-attention ignores the order of its input.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,22 @@ class SinusoidalEncoding(SinusoidalTable):
         return self.between(start, start + length)
 
 
+class GridEncoding(nn.Module):
+    """Sinusoidal encoding in two dimensions, for the places of a picture, which are numbered row by row.
+
+    The first half of a vector encodes the row, the second half the column.
+    """
+
+    def __init__(self, width: int, grid: tuple[int, int]):
+        super().__init__()
+        self.grid = grid
+        self.rows, self.columns = SinusoidalTable(width // 2), SinusoidalTable(width - width // 2)
+
+    def forward(self, length: int, start: int = 0) -> Tensor:
+        """The encodings [S, D] of all places; `length` must be their number."""
+        return on_grid(self.grid, self.rows, self.columns, length)
+
+
 class LearnedEncoding(nn.Module):
     """One learned vector per position (Gehring et al. 2017). Sentences longer than `longest` raise an error."""
 
@@ -75,16 +94,48 @@ class RotaryEncoding(SinusoidalTable):
 
     def forward(self, x_BHTK: Tensor, start: int = 0) -> Tensor:
         """Rotate each pair of dimensions of queries or keys x by its angle; the first token is at position `start`."""
-        rows = self.between(start, start + x_BHTK.shape[-2])
-        sin, cos = rows[:, 0::2], rows[:, 1::2]
-        even, odd = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
-        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+        return rotate(x_BHTK, self.between(start, start + x_BHTK.shape[-2]))
+
+
+class RotaryGridEncoding(nn.Module):
+    """Rotary encoding in two dimensions: rotates half of the dimensions by the row, the other half by the column."""
+
+    def __init__(self, head_width: int, grid: tuple[int, int]):
+        super().__init__()
+        if head_width % 4:
+            raise ModelError(f"rotary positions in pictures need a head width of 4, 8, ..., not {head_width}")
+        self.grid = grid
+        self.rows, self.columns = SinusoidalTable(head_width // 2), SinusoidalTable(head_width // 2)
+
+    def forward(self, x_BHSK: Tensor, start: int = 0) -> Tensor:
+        return rotate(x_BHSK, on_grid(self.grid, self.rows, self.columns, x_BHSK.shape[-2]))
+
+
+def on_grid(grid: tuple[int, int], rows: SinusoidalTable, columns: SinusoidalTable, length: int) -> Tensor:
+    """One vector per place of a grid, numbered row by row: the encoding of its row, then that of its column."""
+    height, width = grid
+    if length != height * width:
+        raise ModelError(
+            f"a picture of {length} patches is not a grid of {height} x {width}; give pictures of one size"
+        )
+    row_RD, column_CD = rows.between(0, height), columns.between(0, width)
+    return torch.cat([row_RD.repeat_interleave(width, 0), column_CD.repeat(height, 1)], dim=-1)
+
+
+def rotate(x_BHTK: Tensor, angles_TK: Tensor) -> Tensor:
+    """Rotate each pair of dimensions of x by an angle; `angles_TK` has the pairs of its sine and cosine."""
+    sin, cos = angles_TK[:, 0::2], angles_TK[:, 1::2]
+    even, odd = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
+    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+
+
+Positions = SinusoidalEncoding | LearnedEncoding | GridEncoding
 
 
 class AddPositions(nn.Module):
     """Adds the positional encoding to the token embeddings."""
 
-    def __init__(self, positions: SinusoidalEncoding | LearnedEncoding):
+    def __init__(self, positions: Positions):
         super().__init__()
         self.positions = positions
 
@@ -95,7 +146,7 @@ class AddPositions(nn.Module):
 class ConcatenatePositions(nn.Module):
     """Projects token embedding e and positional encoding p together to the width of the model: W [e; p], W learned."""
 
-    def __init__(self, positions: SinusoidalEncoding | LearnedEncoding, width: int, position_width: int):
+    def __init__(self, positions: Positions, width: int, position_width: int):
         super().__init__()
         self.positions = positions
         self.join = nn.Linear(width + position_width, width, bias=False)
@@ -114,14 +165,19 @@ class NoPositions(nn.Module):
         return x_BTD
 
 
-def position_layer(kind: str, join: str, width: int, longest: int) -> nn.Module:
+def position_layer(kind: str, join: str, width: int, longest: int, grid: tuple[int, int] | None = None) -> nn.Module:
     """Build the layer that adds (`join` = "add") or concatenates positional encodings of a `kind` to token embeddings.
 
     `kind` is "sinusoidal", "learned" (for at most `longest` positions), "rotary" or "none". With "none" and
-    "rotary", the layer changes nothing: rotary encoding is applied to queries and keys, in `SelfAttention`.
+    "rotary", the layer changes nothing: rotary encoding is applied to queries and keys, in `SelfAttention`. With a
+    `grid` of rows and columns, positions have two dimensions; learned positions are then one vector per place.
     """
     if kind in ("none", "rotary"):
         return NoPositions()
     part = width if join == "add" else max(width // 8 * 2, 2)
-    rows = SinusoidalEncoding(part) if kind == "sinusoidal" else LearnedEncoding(part, longest)
+    rows: Positions
+    if kind == "learned":
+        rows = LearnedEncoding(part, grid[0] * grid[1] if grid else longest)
+    else:
+        rows = GridEncoding(part, grid) if grid else SinusoidalEncoding(part)
     return AddPositions(rows) if join == "add" else ConcatenatePositions(rows, width, part)

@@ -32,10 +32,15 @@ from torch import Tensor, nn
 from regard.layers.crf import LinearChainCRF
 from regard.layers.experts import MixtureOfExperts
 from regard.layers.hooks import AttentionRecord
+from regard.layers.inputs import Input, Pictures, input_layer
 
 
 class Source(Protocol):
-    """Input of an encoder: padded token ids of a batch, and a mask that is True for real tokens."""
+    """Input of an encoder: padded token ids of a batch, and a mask that is True for real tokens.
+
+    If the network reads frames or pictures, `ids_BS` has their values, with more axes (layers/inputs.py). The same
+    holds for `Documents` and `Words`; a frame is a word of one piece.
+    """
 
     @property
     def ids_BS(self) -> Tensor: ...
@@ -80,6 +85,14 @@ class Network(nn.Module):
 
     output: nn.Linear
     """Maps the last states to scores: over the target vocabulary, or over labels."""
+    reads_vectors: ClassVar[bool] = False
+    """Whether the constructor also takes `Frames` or `Pictures` in place of the (source) vocabulary size."""
+    reads: Input = 0
+    """What the encoder reads; a constructor that takes frames or pictures sets it."""
+
+    def example_input(self, axes: str, *shape: int) -> SimpleNamespace:
+        """A small input of this network, like the function `example_input`; zeros for frames and pictures."""
+        return example_input(axes, *shape) if isinstance(self.reads, int) else self.reads.example(axes, shape)
 
     @abstractmethod
     def examples(self) -> Iterator[Example]:
@@ -133,7 +146,7 @@ class Seq2Seq(Network):
         """
         for lengths in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3)):
             source, target = (self.example_length * length for length in lengths)
-            inputs = example_input("BS", 1, source), example_input("BS", 1, target).ids_BS
+            inputs = self.example_input("BS", 1, source), example_input("BS", 1, target).ids_BS
             amounts = {"sentence": 1, "source_token": source, "target_token": target}
             pairs = {"source_pair": source**2, "target_pair": target**2, "cross_pair": source * target}
             yield Example(partial(self, *inputs), amounts | pairs)
@@ -191,7 +204,7 @@ class ClassifierModel(Network):
         """
         for segments, size in ((1, 1), (2, 1), (1, 2), (1, 3)):
             amounts = {"document": 1, "sentence": segments, "token": segments * size, "pair": segments * size**2}
-            yield Example(partial(self, example_input("BUS", 1, segments, size)), amounts)
+            yield Example(partial(self, self.example_input("BUS", 1, segments, size)), amounts)
 
     @abstractmethod
     def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
@@ -237,7 +250,7 @@ class TaggerModel(Network):
         """
         for words, size in ((1, 1), (1, 2), (2, 1)):
             amounts = {"piece": words * size, "word": words, "pair": words**2}
-            inputs = example_input("BTS", 1, words, size)
+            inputs = self.example_input("BTS", 1, words, size)
             yield Example(partial(lambda sentences: self(sentences) @ self.crf.transitions, inputs), amounts)
 
 
@@ -256,6 +269,21 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.tokens(ids) * self.scale
+
+
+def input_embedding(source: Input, width: int) -> nn.Module:
+    """The layer below an encoder without positions: token embeddings, or vectors of frames or pictures."""
+    return TokenEmbedding(source, width) if isinstance(source, int) else input_layer(source, width)
+
+
+def embed_time_first(embed: nn.Module, ids_BS: Tensor) -> Tensor:
+    """Embed a source for a recurrent encoder, which has time as its first axis: [S, B, D]."""
+    return embed(ids_BS.t()) if isinstance(embed, TokenEmbedding) else embed(ids_BS).transpose(0, 1)
+
+
+def grid_of(source: Input) -> tuple[int, int] | None:
+    """Rows and columns of an input with positions in two dimensions; None for tokens and frames."""
+    return source.grid if isinstance(source, Pictures) else None
 
 
 Layer = TypeVar("Layer", bound=nn.Module)

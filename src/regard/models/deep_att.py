@@ -30,8 +30,18 @@ from regard.layers.attention import KeyValue, RecurrentAttention
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.init import glorot
+from regard.layers.inputs import Input
 from regard.layers.rnn_cells import LSTM, unroll
-from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, TokenEmbedding, mask_or_none
+from regard.models.base import (
+    EncoderOutput,
+    LayerStack,
+    Seq2Seq,
+    Source,
+    TokenEmbedding,
+    embed_time_first,
+    input_embedding,
+    mask_or_none,
+)
 from regard.models.recurrent import RecurrentState, beams_to_rows
 
 COLUMNS = 2
@@ -129,9 +139,9 @@ class Column(nn.Module):
 class DeepEncoder(nn.Module):
     """Embedding, two columns of interleaved directions, and the projection of their top states."""
 
-    def __init__(self, settings: DeepAttSettings, vocabulary: int):
+    def __init__(self, settings: DeepAttSettings, source: Input):
         super().__init__()
-        self.embed = TokenEmbedding(vocabulary, settings.embedding_width)
+        self.embed = input_embedding(source, settings.embedding_width)
         self.drop = Dropout(settings.dropout, rows=-2)
         self.columns = LayerStack(Column(settings, starts_backward=backward) for backward in (False, True))
         self.stacking = Stacking(settings)
@@ -143,7 +153,7 @@ class DeepEncoder(nn.Module):
         """The encoded source [B, S, D]. The state of a layer, as hooks see it, is [h of column 1; h of column 2]."""
         mask_BS = mask_or_none(source.mask_BS)
         mask_SB = None if mask_BS is None else mask_BS.t()
-        x_SBE = self.drop(see(self.stream, "embed", self.embed(source.ids_BS.t())))
+        x_SBE = self.drop(see(self.stream, "embed", embed_time_first(self.embed, source.ids_BS)))
         inputs, outputs = [x_SBE] * COLUMNS, list[LayerOutput]()
         for layer in range(self.depth):
             outputs = [column.run(layer, x, mask_SB) for column, x in zip(self.columns, inputs, strict=True)]
@@ -165,8 +175,11 @@ def see(stream: HiddenStateHook, place: str | int, x_SBD: Tensor) -> Tensor:
 class DeepAtt(Seq2Seq):
     """Encoder and decoder."""
 
-    def __init__(self, settings: DeepAttSettings, source_vocabulary: int, target_vocabulary: int):
+    reads_vectors = True
+
+    def __init__(self, settings: DeepAttSettings, source_vocabulary: Input, target_vocabulary: int):
         super().__init__()
+        self.reads = source_vocabulary
         width, memory_width = settings.width, settings.memory_width
         self.encoder = DeepEncoder(settings, source_vocabulary)
         self.embed = TokenEmbedding(target_vocabulary, settings.embedding_width)

@@ -22,6 +22,7 @@ from regard.layers.attention import AttentionPooling
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionRecord
 from regard.layers.init import glorot
+from regard.layers.inputs import Input, Pictures, input_layer
 from regard.layers.rnn_cells import PackedGRU, PackedLayout
 from regard.models.base import ClassifierModel, Documents, mask_or_none
 
@@ -81,11 +82,18 @@ class HANLevel(nn.Module):
 class HAN(ClassifierModel):
     """The HAN network: word vectors to sentence vectors, to document vectors, to scores of labels."""
 
-    def __init__(self, settings: HANSettings, vocabulary: int, labels: int):
+    reads_vectors = True
+
+    def __init__(self, settings: HANSettings, vocabulary: Input, labels: int):
         super().__init__()
+        self.reads = vocabulary
         width, dropout = settings.width, settings.dropout
-        self.embed = nn.Embedding(vocabulary, settings.embedding_width)
-        nn.init.uniform_(self.embed.weight, -0.1, 0.1)
+        self.embed: nn.Module
+        if isinstance(vocabulary, int):
+            self.embed = nn.Embedding(vocabulary, settings.embedding_width)
+            nn.init.uniform_(self.embed.weight, -0.1, 0.1)
+        else:
+            self.embed = input_layer(vocabulary, settings.embedding_width)
         self.words = HANLevel(settings.embedding_width, width, dropout, "word")
         self.sentences = HANLevel(2 * width, width, dropout, "sentence")
         self.drop = Dropout(dropout)
@@ -97,7 +105,10 @@ class HAN(ClassifierModel):
         rows, places = mask_BU.nonzero(as_tuple=True)
         mask_NS, ids_NS = documents.mask_BUS[rows, places], documents.ids_BUS[rows, places]
         words = PackedLayout(mask_NS)
-        x_PE = self.embed(words.pack(ids_NS))
+        if isinstance(self.reads, Pictures):
+            x_PE = words.pack(self.embed(ids_NS))
+        else:
+            x_PE = self.embed(words.pack(ids_NS))
         sentence_ND = self.words(x_PE, words, mask_NS, rows[words.row_P], len(mask_BU))
         order = PackedLayout(mask_BU)
         flat_of = mask_BU.flatten().cumsum(0) - 1  # index of each sentence among the real ones

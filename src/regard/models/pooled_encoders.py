@@ -26,9 +26,10 @@ from regard.layers.attention import AttentionPooling, MeanPooling
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionRecord
 from regard.layers.init import glorot
+from regard.layers.inputs import Input
 from regard.layers.positional_encoding import position_layer
-from regard.models.base import ClassifierModel, Documents, Example, Network, Source, example_input, mask_or_none
-from regard.models.transformer import Embedding, Encoder
+from regard.models.base import ClassifierModel, Documents, Example, Network, Source, grid_of, mask_or_none
+from regard.models.transformer import Encoder, source_embedding
 from regard.models.transformer_settings import SmallEncoderSettings, TextEncoderSettings
 
 
@@ -58,12 +59,13 @@ PRESETS: dict[str, ModelSettings] = {"transformer-classifier": TransformerClassi
 
 
 def pooled_parts(
-    settings: TransformerClassifierSettings | TextEncoderSettings, vocabulary: int, outputs: int
+    settings: TransformerClassifierSettings | TextEncoderSettings, source: Input, outputs: int
 ) -> tuple[Encoder, AttentionPooling | MeanPooling, Dropout, nn.Linear]:
     """Build encoder, pooling layer, dropout and the last linear layer, from the width of the model to `outputs`."""
     width = settings.width
-    place = position_layer(settings.positional_encoding, "add", width, 0)
-    encoder = Encoder(Embedding(vocabulary, settings, place), settings)
+    grid = grid_of(source)
+    place = position_layer(settings.positional_encoding, "add", width, 0, grid)
+    encoder = Encoder(source_embedding(source, settings, place), settings, grid)
     pool = AttentionPooling(width, "pool") if settings.pool == "attention" else MeanPooling("pool")
     return encoder, pool, Dropout(settings.dropout), glorot(nn.Linear(width, outputs))
 
@@ -71,8 +73,11 @@ def pooled_parts(
 class TransformerClassifier(ClassifierModel):
     """A document classifier: Transformer encoder, pooling of all token states, scores of labels."""
 
-    def __init__(self, settings: TransformerClassifierSettings, vocabulary: int, labels: int):
+    reads_vectors = True
+
+    def __init__(self, settings: TransformerClassifierSettings, vocabulary: Input, labels: int):
         super().__init__()
+        self.reads = vocabulary
         self.encoder, self.pool, self.drop, self.output = pooled_parts(settings, vocabulary, labels)
 
     def encode(self, documents: Documents) -> Tensor:
@@ -82,7 +87,7 @@ class TransformerClassifier(ClassifierModel):
         on. So several processes that share the rows of a batch use the same dropout masks as one process
         (layers/dropout.py). In a window that is only padding, the first token is encoded but not pooled.
         """
-        rows, windows, _ = documents.ids_BUS.shape
+        rows, windows, _ = documents.mask_BUS.shape
         ids_NS, mask_NS = (x.transpose(0, 1).flatten(0, 1) for x in (documents.ids_BUS, documents.mask_BUS))
         seen_NS = mask_NS.clone()
         seen_NS[:, 0] = True
@@ -98,8 +103,11 @@ class TransformerClassifier(ClassifierModel):
 class TextEncoder(Network):
     """A text encoder for retrieval: Transformer encoder, pooling, and projection to a vector of length 1."""
 
-    def __init__(self, settings: TextEncoderSettings, vocabulary: int):
+    reads_vectors = True
+
+    def __init__(self, settings: TextEncoderSettings, vocabulary: Input):
         super().__init__()
+        self.reads = vocabulary
         self.encoder, self.pool, self.drop, self.output = pooled_parts(settings, vocabulary, settings.vector_size)
 
     def examples(self) -> Iterator[Example]:
@@ -108,7 +116,8 @@ class TextEncoder(Network):
         Units: texts, tokens, and pairs of tokens.
         """
         for size in (1, 2, 3):
-            yield Example(partial(self, example_input("BS", 1, size)), {"text": 1, "token": size, "pair": size**2})
+            amounts = {"text": 1, "token": size, "pair": size**2}
+            yield Example(partial(self, self.example_input("BS", 1, size)), amounts)
 
     def forward(self, texts: Source) -> Tensor:
         """Encode each text as one vector of Euclidean length 1: [B, model.vector_size]."""

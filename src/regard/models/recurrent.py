@@ -44,8 +44,18 @@ from regard.layers.dropout import Dropout
 from regard.layers.experts import MixtureOfExperts
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.init import glorot
+from regard.layers.inputs import Input
 from regard.layers.rnn_cells import CELLS, CellState, RecurrentLayer, unroll
-from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, TokenEmbedding, mask_or_none
+from regard.models.base import (
+    EncoderOutput,
+    LayerStack,
+    Seq2Seq,
+    Source,
+    TokenEmbedding,
+    embed_time_first,
+    input_embedding,
+    mask_or_none,
+)
 from regard.models.transformer_settings import EXPERTS_PAPER, ExpertSettings
 
 
@@ -204,10 +214,10 @@ class RecurrentExperts(nn.Module):
 class RecurrentEncoder(nn.Module):
     """Embedding and recurrent layers. States are in the order of the tokens, even if the source is read in reverse."""
 
-    def __init__(self, settings: RecurrentSettings, vocabulary: int):
+    def __init__(self, settings: RecurrentSettings, source: Input):
         super().__init__()
         reverse = settings.reverse_source
-        self.embed = TokenEmbedding(vocabulary, settings.embedding_width)
+        self.embed = input_embedding(source, settings.embedding_width)
         self.drop = Dropout(settings.dropout, rows=-2)
         stack: list[RecurrentLayer] = []
         self.residual: list[bool] = []
@@ -228,7 +238,7 @@ class RecurrentEncoder(nn.Module):
         """Return the states [B, S, D] of the top layer, and the last state of every layer."""
         mask_BS = mask_or_none(source.mask_BS)
         mask_SB = None if mask_BS is None else mask_BS.t()
-        x_SBD = self._see("embed", self.embed(source.ids_BS.t()))
+        x_SBD = self._see("embed", embed_time_first(self.embed, source.ids_BS))
         lasts = []
         for height, (layer, adds_input) in enumerate(zip(self.layers, self.residual, strict=True)):
             if height == len(self.layers) - 1 and self.experts is not None:
@@ -386,8 +396,11 @@ class LuongDecoder(nn.Module):
 class Recurrent(Seq2Seq):
     """The network: recurrent encoder, and a decoder without attention or with the attention of Bahdanau or Luong."""
 
-    def __init__(self, settings: RecurrentSettings, source_vocabulary: int, target_vocabulary: int):
+    reads_vectors = True
+
+    def __init__(self, settings: RecurrentSettings, source_vocabulary: Input, target_vocabulary: int):
         super().__init__()
+        self.reads = source_vocabulary
         layers, width = settings.decoder_layers, settings.width
         self.encoder = RecurrentEncoder(settings, source_vocabulary)
         lowest = settings.encoder_layers - layers  # the top decoder layer starts from the top encoder layer

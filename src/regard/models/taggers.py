@@ -18,10 +18,12 @@ from torch import Tensor, nn
 
 from regard.config import ACTIVATIONS_PER_UNIT, ModelSettings
 from regard.config.ranges import Count, Layers, Share, Width
+from regard.errors import ModelError
 from regard.layers.char_cnn import CharacterWordEncoder
 from regard.layers.crf import LinearChainCRF
 from regard.layers.dropout import Dropout
 from regard.layers.init import glorot
+from regard.layers.inputs import FrameInput, Frames, Input, Pictures
 from regard.layers.positional_encoding import position_layer
 from regard.layers.rnn_cells import PackedGRU, PackedLayout
 from regard.models.base import LayerStack, TaggerModel, Words, mask_or_none
@@ -88,11 +90,17 @@ PRESETS: dict[str, ModelSettings] = {
 }
 
 
+WordEncoder = CharacterWordEncoder | FrameInput
+
+
 class BiGRUCRF(TaggerModel):
     """A tagger: word encoder, bidirectional GRU layers over the words of a sentence, CRF over their labels."""
 
-    def __init__(self, settings: BiGRUCRFSettings, vocabulary: int, labels: int):
+    reads_vectors = True
+
+    def __init__(self, settings: BiGRUCRFSettings, vocabulary: Input, labels: int):
         super().__init__()
+        self.reads = vocabulary
         width = settings.width
         self.word_encoder = _build_word_encoder(settings, vocabulary)
         inputs = [self.word_encoder.width] + [2 * width] * (settings.layers - 1)
@@ -103,7 +111,7 @@ class BiGRUCRF(TaggerModel):
 
     def encode(self, sentences: Words) -> Tensor:
         packing = PackedLayout(sentences.mask_BTS[:, :, 0])
-        x_BTD = self.drop(self.word_encoder(sentences.ids_BTS, sentences.mask_BTS))
+        x_BTD = self.drop(_encode_words(self.word_encoder, sentences))
         for layer in self.layers:
             x_BTD = self.drop(packing.unpack(layer(packing.pack(x_BTD), packing.sizes)))
         return x_BTD
@@ -112,8 +120,11 @@ class BiGRUCRF(TaggerModel):
 class TransformerCRF(TaggerModel):
     """A tagger: word encoder, Transformer encoder blocks over the words of a sentence, CRF over their labels."""
 
-    def __init__(self, settings: TransformerCRFSettings, vocabulary: int, labels: int):
+    reads_vectors = True
+
+    def __init__(self, settings: TransformerCRFSettings, vocabulary: Input, labels: int):
         super().__init__()
+        self.reads = vocabulary
         width = settings.width
         self.word_encoder = _build_word_encoder(settings, vocabulary)
         self.project = glorot(nn.Linear(self.word_encoder.width, width))
@@ -126,19 +137,31 @@ class TransformerCRF(TaggerModel):
 
     def encode(self, sentences: Words) -> Tensor:
         mask_BT = mask_or_none(sentences.mask_BTS[:, :, 0])
-        x_BTD = self.project(self.drop(self.word_encoder(sentences.ids_BTS, sentences.mask_BTS)))
+        x_BTD = self.project(self.drop(_encode_words(self.word_encoder, sentences)))
         x_BTD = self.drop(self.positions(x_BTD))
         for block in self.blocks:
             x_BTD = block(x_BTD, mask_BT)
         return self.drop(self.norm(x_BTD))
 
 
-def _build_word_encoder(settings: WordEncoderSettings, vocabulary: int) -> CharacterWordEncoder:
+def _build_word_encoder(settings: WordEncoderSettings, source: Input) -> WordEncoder:
+    """The layer that encodes each word from its pieces, or each frame."""
+    if isinstance(source, Frames):
+        return FrameInput(source, settings.embedding_width)
+    if isinstance(source, Pictures):
+        raise ModelError("a tagger labels words or frames, not the patches of a picture")
     return CharacterWordEncoder(
-        vocabulary,
+        source,
         piece=settings.char_embedding,
         spelling=settings.char_cnn_width,
         words=settings.word_hash_rows,
         embedding=settings.embedding_width,
         word_dropout=settings.word_dropout,
     )
+
+
+def _encode_words(encoder: WordEncoder, sentences: Words) -> Tensor:
+    """The vectors [B, T, D] of all words or frames."""
+    if isinstance(encoder, CharacterWordEncoder):
+        return encoder(sentences.ids_BTS, sentences.mask_BTS)
+    return encoder(sentences.ids_BTS)

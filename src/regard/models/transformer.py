@@ -22,15 +22,19 @@ from regard.layers.dropout import Dropout
 from regard.layers.experts import MixtureOfExperts, activate
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.init import glorot
+from regard.layers.inputs import Frames, Input, Pictures, input_layer
 from regard.layers.kv_cache import KVCache
-from regard.layers.positional_encoding import RotaryEncoding, position_layer
-from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, mask_or_none
+from regard.layers.positional_encoding import RotaryEncoding, RotaryGridEncoding, position_layer
+from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, grid_of, mask_or_none
 from regard.models.transformer_settings import (
     BlockSettings,
     EncoderSettings,
     ExpertBlockSettings,
     TransformerSettings,
 )
+
+Grid = tuple[int, int] | None
+"""Rows and columns of the patches of a picture; None if positions have one dimension."""
 
 
 class FeedForward(nn.Module):
@@ -116,13 +120,13 @@ class FullyPrunedAttention(nn.Module):
 class EncoderBlock(nn.Module):
     """Self-attention, then feed-forward: a layer of the encoder or, if `causal`, of a language model.
 
-    `name` is the prefix of its hook's name, e.g. "encoder.0".
+    `name` is the prefix of its hook's name, e.g. "encoder.0". `grid`: rows and columns of a picture, for positions.
     """
 
-    def __init__(self, settings: BlockSettings, name: str, *, causal: bool = False):
+    def __init__(self, settings: BlockSettings, name: str, *, causal: bool = False, grid: Grid = None):
         super().__init__()
         self.causal = causal
-        self.self_attention = _self_attention(settings, name, causal)
+        self.self_attention = _self_attention(settings, name, causal, grid)
         self.feed_forward = _feed_forward(settings, name)
         self.self_attention_residual, self.feed_forward_residual = Residual(settings), Residual(settings)
 
@@ -181,10 +185,15 @@ class DecoderBlock(nn.Module):
         return self.feed_forward_residual.leave(x, update)
 
 
-def _self_attention(settings: BlockSettings, name: str, causal: bool) -> SelfAttention | FullyPrunedAttention:
+def _self_attention(
+    settings: BlockSettings, name: str, causal: bool, grid: Grid = None
+) -> SelfAttention | FullyPrunedAttention:
     heads = settings.heads_in(f"{name}.self")
     if not heads:
         return FullyPrunedAttention(settings.width)
+    rotary = None
+    if settings.positional_encoding == "rotary":
+        rotary = RotaryGridEncoding(settings.head_size, grid) if grid else RotaryEncoding(settings.head_size)
     return SelfAttention(
         settings.width,
         heads,
@@ -192,7 +201,7 @@ def _self_attention(settings: BlockSettings, name: str, causal: bool) -> SelfAtt
         f"{name}.self",
         causal=causal,
         window=settings.attention_window if isinstance(settings, TransformerSettings) and not causal else 0,
-        rotary=RotaryEncoding(settings.head_size) if settings.positional_encoding == "rotary" else None,
+        rotary=rotary,
     )
 
 
@@ -219,11 +228,33 @@ class Embedding(nn.Module):
         return self.drop(self.positions(x_BTD, start))
 
 
-def _embedding_with_positions(settings: TransformerSettings, vocabulary: int) -> Embedding:
+class VectorEmbedding(nn.Module):
+    """Vectors of frames or pictures (layers/inputs.py), with positional encoding and dropout, as in `Embedding`."""
+
+    def __init__(self, source: Frames | Pictures, settings: BlockSettings, positions: nn.Module):
+        super().__init__()
+        self.input = input_layer(source, settings.width)
+        self.positions = positions
+        self.drop = Dropout(settings.dropout)
+
+    def forward(self, values: Tensor) -> Tensor:
+        return self.drop(self.positions(self.input(values)))
+
+
+def source_embedding(source: Input, settings: BlockSettings, positions: nn.Module) -> Embedding | VectorEmbedding:
+    """The layer below the encoder blocks, for tokens, frames or pictures."""
+    if isinstance(source, int):
+        return Embedding(source, settings, positions)
+    return VectorEmbedding(source, settings, positions)
+
+
+def _embedding_with_positions(settings: TransformerSettings, source: Input) -> Embedding | VectorEmbedding:
     positions = position_layer(
-        settings.positional_encoding, settings.position_mode, settings.width, settings.max_positions
+        settings.positional_encoding, settings.position_mode, settings.width, settings.max_positions, grid_of(source)
     )
-    return Embedding(vocabulary, settings, positions, settings.word_dropout)
+    if isinstance(source, int):
+        return Embedding(source, settings, positions, settings.word_dropout)
+    return VectorEmbedding(source, settings, positions)
 
 
 def last_norm(settings: BlockSettings) -> nn.Module:
@@ -234,10 +265,12 @@ def last_norm(settings: BlockSettings) -> nn.Module:
 class Encoder(nn.Module):
     """Embedding and encoder blocks: the encoder of a Transformer, a classifier or a text encoder."""
 
-    def __init__(self, embed: Embedding, settings: EncoderSettings):
+    def __init__(self, embed: Embedding | VectorEmbedding, settings: EncoderSettings, grid: Grid = None):
         super().__init__()
         self.embed = embed
-        self.blocks = LayerStack(EncoderBlock(settings, f"encoder.{layer}") for layer in range(settings.encoder_layers))
+        self.blocks = LayerStack(
+            EncoderBlock(settings, f"encoder.{layer}", grid=grid) for layer in range(settings.encoder_layers)
+        )
         self.norm = last_norm(settings)
         self.stream = HiddenStateHook("encoder")
 
@@ -256,15 +289,21 @@ class State(NamedTuple):
 
 
 class Transformer(Seq2Seq):
-    """The Transformer network: encoder, decoder, output layer."""
+    """The Transformer network: encoder, decoder, output layer.
 
-    def __init__(self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int):
+    Without source tokens, `tie_embeddings = "all"` ties the embeddings of the target and the output layer.
+    """
+
+    reads_vectors = True
+
+    def __init__(self, settings: TransformerSettings, source_vocabulary: Input, target_vocabulary: int):
         super().__init__()
+        self.reads = source_vocabulary
         embed_source = _embedding_with_positions(settings, source_vocabulary)
-        embed_target = (
-            embed_source if settings.tie_embeddings == "all" else _embedding_with_positions(settings, target_vocabulary)
-        )
-        self.encoder = Encoder(embed_source, settings)
+        shared = settings.tie_embeddings == "all" and isinstance(embed_source, Embedding)
+        embed_target = embed_source if shared else _embedding_with_positions(settings, target_vocabulary)
+        assert isinstance(embed_target, Embedding)
+        self.encoder = Encoder(embed_source, settings, grid_of(source_vocabulary))
         self.embed = embed_target
         self.decoder = LayerStack(
             DecoderBlock(settings, f"decoder.{layer}") for layer in range(settings.decoder_layers)
