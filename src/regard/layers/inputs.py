@@ -130,9 +130,10 @@ class PatchInput(nn.Module):
 class ConvolutionalInput(nn.Module):
     """A small convolutional network, [B, C, Y, X] to [B, S, D], with one vector per patch.
 
-    Every stage has `convolutions` convolutions of 3 x 3 pixels with group norm and GELU, then halves height and width
-    by the mean of 2 x 2 pixels; from the second convolution of a stage on, they have residual connections. The number
-    of features doubles from stage to stage, and is `width` after the last one.
+    Every stage halves height and width: the first one by a convolution of 4 x 4 pixels with stride 2, the others by a
+    convolution of 3 x 3 pixels and the mean of 2 x 2 pixels. Then it has `convolutions` - 1 convolutions of 3 x 3
+    pixels with residual connections. After each convolution come group norm and GELU. The number of features doubles
+    from stage to stage, and is `width` after the last one.
     """
 
     GROUPS = 4
@@ -142,17 +143,16 @@ class ConvolutionalInput(nn.Module):
         stages = pictures.patch.bit_length() - 1
         if pictures.patch != 1 << stages or not stages:
             raise ModelError(f"convolutions need a patch size of 2, 4, 8, ... pixels, not {pictures.patch}")
-        self.width, self.each = width, pictures.convolutions
-        widths = [max(16, width >> (stages - stage)) // self.GROUPS * self.GROUPS for stage in range(1, stages)]
-        steps, before = [], pictures.channels
-        for features in (*widths, width):
-            inputs = [before] + [features] * (self.each - 1)
-            steps += [(each, features) for each in inputs]
-            before = features
-        self.convolutions = nn.ModuleList(nn.Conv2d(each, features, 3, padding=1) for each, features in steps)
-        self.norms = nn.ModuleList(
-            nn.GroupNorm(self.GROUPS if features % self.GROUPS == 0 else 1, features) for _, features in steps
-        )
+        self.width, self.each, before = width, pictures.convolutions, pictures.channels
+        self.convolutions, self.norms = nn.ModuleList(), nn.ModuleList()
+        for stage in range(1, stages + 1):
+            features = width if stage == stages else max(16, width >> (stages - stage)) // self.GROUPS * self.GROUPS
+            for place in range(self.each):
+                is_stem = stage == 1 and not place
+                layer = nn.Conv2d(before, features, 4, stride=2, padding=1) if is_stem else None
+                self.convolutions.append(layer or nn.Conv2d(before, features, 3, padding=1))
+                self.norms.append(nn.GroupNorm(1 if features % self.GROUPS else self.GROUPS, features))
+                before = features
         for convolution in self.convolutions:
             assert isinstance(convolution, nn.Conv2d)
             assert convolution.bias is not None
@@ -163,9 +163,10 @@ class ConvolutionalInput(nn.Module):
         x_BDYX = pixels_BCYX.to(next(self.parameters()).device)
         for place, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             update = F.gelu(norm(convolution(x_BDYX)))
-            x_BDYX = x_BDYX + update if place % self.each else update
-            if place % self.each == self.each - 1:
-                x_BDYX = F.avg_pool2d(x_BDYX, 2)
+            if place % self.each:
+                x_BDYX = x_BDYX + update
+            else:  # the first convolution of a stage
+                x_BDYX = F.avg_pool2d(update, 2) if place else update
         return x_BDYX.flatten(2).transpose(1, 2)
 
 
