@@ -29,7 +29,7 @@ def configure(parser: Parser) -> None:
     words = [part for word in parser.arguments for part in word.split("=", 1)]
     task = next((after for word, after in pairwise(words) if word == "--task"), None)
     parser.add_argument("--task", dest="data.task", choices=TASKS, metavar="NAME", help=f"one of {', '.join(TASKS)}")
-    add_data(parser, pairs=task in (None, DataSettings.task))
+    add_data(parser, pairs=task in (None, DataSettings.task), pictures=task is None or find(task).reads_pictures)
     add_run(parser).add_argument(
         "--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau"
     )
@@ -40,8 +40,11 @@ def configure(parser: Parser) -> None:
         parser.epilog = task_help(task)
 
 
-def add_data(parser: Parser, *, pairs: bool = True) -> None:
-    """Add the options for the data. If not `pairs`, --help does not show those for sentence pairs, e.g. --target."""
+def add_data(parser: Parser, *, pairs: bool = True, pictures: bool = True) -> None:
+    """Add the options for the data.
+
+    If not `pairs`, --help does not show those for sentence pairs, e.g. --target; if not `pictures`, not --images.
+    """
 
     def text(shown: str) -> str:
         return shown if pairs else argparse.SUPPRESS
@@ -58,6 +61,10 @@ def add_data(parser: Parser, *, pairs: bool = True) -> None:
         data.add_argument(f"--{part}-source", metavar="FILE", help=text(f"source side of the {part} data"))
         data.add_argument(f"--{part}-target", metavar="FILE", help=text(f"target side of the {part} data"))
         data.add_argument(f"--{part}", metavar="FILE", help=f"the {part} data in one file")
+    about = "folder or ZIP file with the pictures that the data names"
+    data.add_argument(
+        "--images", dest="pictures.images", metavar="DIR|ZIP", help=about if pictures else argparse.SUPPRESS
+    )
     for flag, side in (("--from", "source"), ("--to", "target")):
         data.add_argument(
             flag, dest=f"data.{side}_language", metavar="CODE", help=text(f"language code of the {side}, e.g. en")

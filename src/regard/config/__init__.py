@@ -1,4 +1,4 @@
-"""Settings and their defaults, as frozen dataclasses. Data, tokenizer, train and search are shared by all tasks.
+"""Settings and their defaults, as frozen dataclasses. Tasks share data, pictures, tokenizer, train and search.
 
 The string below a field is its help text, in `--help` and in the documentation. `recipe.py` reads TOML into these
 classes. The settings and presets of an architecture are in its file in `models/`, which is imported only when one of
@@ -58,6 +58,58 @@ class DataSettings(CheckedSettings):
     """Language code of the target."""
     max_length: Annotated[int, Range(4)] = 250
     """Pairs with more tokens than this on either side are left out of training and of the validation loss."""
+
+
+@dataclass(frozen=True)
+class PictureSettings(CheckedSettings):
+    """How pictures are read, divided into patches, and changed at random in training (augmentation)."""
+
+    section: ClassVar[str] = "pictures"
+
+    images: str = ""
+    """Folder or ZIP file with the pictures that the corpora name."""
+    size: Annotated[tuple[int, int], Range(4, 1024)] = (64, 64)
+    """Height and width in pixels to which every picture is scaled."""
+    fit: Literal["pad", "crop", "stretch"] = "pad"
+    """How a picture of another shape is scaled: with white edges (pad), without its edges (crop), or stretched."""
+    channels: Literal[3, 1] = 3
+    """3: red, green and blue; 1: shades of gray."""
+    patch_size: Annotated[int, Range(1, 256)] = 8
+    """Height and width of a patch in pixels; the encoder reads one vector per patch."""
+    convolutions: CountOrZero = 2
+    """Convolutions between two halvings of the picture, which compute the vectors of patches; 0: a linear map."""
+    shift: Share = 0.0
+    """Augmentation: largest random shift, as a share of height and width."""
+    zoom: Share = 0.0
+    """Augmentation: largest random change of the scale; 0.2 means from 0.8 to 1.25 times, which also crops."""
+    rotation: Annotated[float, Range(0, 180)] = 0.0
+    """Augmentation: largest random rotation in degrees."""
+    flip: Share = 0.0
+    """Augmentation: probability to exchange left and right; only for pictures whose meaning then stays the same."""
+    color: Share = 0.0
+    """Augmentation: largest random change of brightness, contrast and saturation; 0.2 means 0.8 to 1.2 times."""
+    erase: Share = 0.0
+    """Augmentation: probability to replace a random rectangle by gray (random erasing, Zhong et al. 2020)."""
+
+    def check(self) -> None:
+        require(
+            not any(side % self.patch_size for side in self.size),
+            f"pictures.size must be multiples of pictures.patch_size = {self.patch_size}, not {list(self.size)}",
+        )
+        is_power = self.patch_size > 1 and self.patch_size & (self.patch_size - 1) == 0
+        require(
+            not self.convolutions or is_power,
+            f"pictures.convolutions needs a patch_size of 2, 4, 8, ..., not {self.patch_size}; or set it to 0",
+        )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes that a network gets which reads these pictures."""
+        height, width = self.size
+        sizes = {"picture_channels": self.channels, "picture_height": height, "picture_width": width}
+        return (
+            sizes | {"patch_size": self.patch_size} | ({"convolutions": self.convolutions} if self.convolutions else {})
+        )
 
 
 @dataclass(frozen=True)
@@ -308,9 +360,13 @@ def presets(kind: str = "") -> dict[str, ModelSettings]:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings of a run: one field per section of its recipe.toml. Only tasks that write text use `search`."""
+    """All settings of a run: one field per section of its recipe.toml.
+
+    Only tasks that write text use `search`, and only tasks that read pictures use `pictures`.
+    """
 
     data: DataSettings = field(default_factory=DataSettings)
+    pictures: PictureSettings = field(default_factory=PictureSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     model: ModelSettings = field(default_factory=lambda: settings_of(DEFAULT_ARCH))
     train: TrainSettings = field(default_factory=TrainSettings)

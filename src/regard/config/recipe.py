@@ -1,8 +1,8 @@
 """Recipes: TOML tables with the settings that differ from the defaults, read into the settings classes.
 
-A recipe has the sections data, tokenizer, model and train, the section of its own task, and [search] if the task writes
-text. An unknown name or a value of the wrong type is an error; the message suggests the nearest valid name. The
-recipe.toml of a run also has `format` and `[sizes]`, which `run.py` writes.
+A recipe has the sections data, tokenizer, model and train, the section of its own task, [search] if the task writes
+text, and [pictures] if it reads pictures. An unknown name or a value of the wrong type is an error; the message
+suggests the nearest valid name. The recipe.toml of a run also has `format` and `[sizes]`, which `run.py` writes.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Version of recipe.toml in a run folder. Newer versions are an error; MIGRATIONS converts older versions."""
+OPTIONAL_SECTIONS = {"pictures": "reads_pictures", "search": "writes"}
+"""Sections that only some tasks have, and the field of `Task` that tells it."""
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """For each older format, a function that converts the tables of recipe.toml to the next format."""
 
@@ -124,19 +126,21 @@ def to_table(settings: Any) -> dict[str, Any]:
         return dataclasses.asdict(settings, dict_factory=lambda items: {key: v for key, v in items if v is not None})
     task = find_task(settings.data.task)
     parts = {name: getattr(settings, "task" if name == task.name else name) for name in _sections(task)}
+    if not settings.pictures.images:
+        parts.pop("pictures", None)  # a task that also reads texts
     return {name: to_table(_settings_class(task)() if part is None else part) for name, part in parts.items()}
 
 
 def all_sections() -> dict[str, type]:
-    """The settings class of each section: data, tokenizer, train, search and one per task, but not model."""
+    """The settings class of each section: those that tasks share and one per task, but not model."""
     hints = get_type_hints(Recipe)
-    shared = {name: hints[name] for name in ("data", "tokenizer", "train", "search")}
+    shared = {name: hints[name] for name in ("data", "pictures", "tokenizer", "train", "search")}
     return shared | {name: _settings_class(task) for name in TASKS if (task := find_task(name)).settings}
 
 
 def _sections(task: Task) -> list[str]:
     """The names of the sections that recipes for this task have."""
-    names = {"search": task.writes, task.name: task.settings}
+    names = {name: getattr(task, kind) for name, kind in OPTIONAL_SECTIONS.items()} | {task.name: task.settings}
     return ["data", "tokenizer", "model", "train", *(name for name, is_used in names.items() if is_used)]
 
 
@@ -147,7 +151,8 @@ def _refuse_other_sections(table: Mapping[str, Any], task: Task, where: str) -> 
         if name in own:
             continue
         if name in all_sections():
-            users = [one for one in TASKS if name == one or (name == "search" and find_task(one).writes)]
+            kind = OPTIONAL_SECTIONS.get(name, "")
+            users = [one for one in TASKS if name == one or (kind and getattr(find_task(one), kind))]
             named = " or ".join(f'"{one}"' for one in users)
             raise SettingsError(f'{where}: [{name}] is for data.task = {named}, but data.task is "{task.name}"')
         raise SettingsError(f'{where}: unknown setting "{name}"{nearest(name, own)}')

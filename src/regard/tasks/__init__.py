@@ -72,6 +72,8 @@ class Task(NamedTuple):
     """Name of the dataclass in settings.py, for the section of the task in a recipe; empty: there is no section."""
     writes: bool = False
     """Whether the models write text. Recipes of such tasks have a [search] section."""
+    reads_pictures: bool = False
+    """Whether the task reads pictures, or can read them. Its recipes may have a [pictures] section."""
     defaults: Mapping[str, Mapping[str, Any]] = NOTHING
     """Settings that differ from the general defaults, by section. A recipe, the plan and the user override them."""
     unit: str = "tokens"
