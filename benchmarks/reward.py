@@ -27,8 +27,9 @@ import regard
 from multi30k import OUT, add_folder, check_folder, read_pairs
 from regard.data.pairs import Pair
 from regard.run import Run
+from regard.tasks.bootstrap import BootstrapScore, score_all
 from regard.tasks.rewards import gleu, mean_reward
-from regard.tasks.translate.evaluate import BootstrapScore, compare, measure, score_all
+from regard.tasks.translate.evaluate import compare, measure
 
 FOLDER = OUT / "reward"
 PARTS = {"val": ("gleu", "chrf", "bleu"), "test_2016_flickr": ("bleu", "chrf", "gleu")}

@@ -7,10 +7,11 @@ metrics.jsonl         one line per logged step and per validation
 card.json             data hashes, versions, scores (with the settings of each metric), cost of training
 report.html           web page with learning curves, scores and examples
 held-out.jsonl        examples not used in training, to measure how much export or pruning changes the scores
+base.json             of a fine-tuned run: the held-out examples of its base, and their scores before fine-tuning
 labels.json           the labels of a classifier or tagger, in the order of the outputs of the network
 dictionary.tsv        of a translator with a word vocabulary: translations of words, to replace unknown words
-checksums.json        the SHA-256 of recipe, tokenizers, labels, weights, held-out examples and dictionary, checked on
-                      loading
+checksums.json        the SHA-256 of recipe, tokenizers, labels, weights, held-out examples, dictionary and base.json,
+                      checked on loading
 knowledge.jsonl       questions and answers of a retriever; vectors.safetensors: embeddings of the questions
 checkpoints/          the state that `regard resume` continues from
 store/                token ids of the training data, removed when training ends
@@ -50,8 +51,9 @@ REPORT = "report.html"
 HELD_OUT = "held-out.jsonl"
 LABELS = "labels.json"
 DICTIONARY = "dictionary.tsv"
+BASE = "base.json"
 TOKENIZERS = tuple(f"{side}.{ending}" for side in ("tokenizer", "source", "target") for ending in ("json", "model"))
-CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, DICTIONARY, *TOKENIZERS)  # files that have a checksum
+CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, DICTIONARY, BASE, *TOKENIZERS)  # files that have a checksum
 LOCK = ".lock"  # locked by the process that trains in the folder
 PREPARING = ".preparing"
 """File in a run folder while the data is prepared. If preparation was stopped, `Run.create` clears the folder."""
@@ -113,7 +115,10 @@ class Run:
                 place.rmdir()
 
     @classmethod
-    def open(cls, folder: str | Path) -> Run:
+    def open(cls, folder: str | Path | Run) -> Run:
+        """Open a run folder. A `Run` is returned as it is."""
+        if isinstance(folder, Run):
+            return folder
         folder = Path(folder)
         if not folder.is_dir():
             siblings = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
@@ -158,6 +163,12 @@ class Run:
         self.checksums.write(RECIPE, tomli_w.dumps(table).encode())
         for name in ("_table", "recipe", "sizes"):
             self.__dict__.pop(name, None)
+
+    def with_recipe(self, recipe: Recipe) -> Run:
+        """The same run with other settings, which are not written into its folder."""
+        other = Run(self.folder)
+        other.__dict__["recipe"] = recipe
+        return other
 
     def write_sizes(self, **sizes: int) -> None:
         """Store arguments of the network's constructor, e.g. vocabulary sizes. recipe.toml must already exist."""
@@ -375,7 +386,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def open_together(run: str | Path, *others: str | Path) -> list[Run]:
+def open_together(run: str | Path | Run, *others: str | Path) -> list[Run]:
     """Open the runs of an ensemble. A run without weights, or with another vocabulary than the first, is an error."""
     first, *more = runs = [Run.open(folder).require_model_kind("seq2seq") for folder in (run, *others)]
     for member in runs:

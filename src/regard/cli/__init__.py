@@ -88,7 +88,8 @@ def _task_of_run(words: Sequence[str]) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Run the command `argv` (None: that of sys.argv), e.g. ["train", "--help"], and return the exit code.
 
-    0: success; 2: wrong input, or output that cannot be written; 130: interrupted by Ctrl-C; 143: ended by SIGTERM.
+    0: success; 1: fine-tuning made the run worse, or a check found a problem; 2: wrong input, or output that cannot be
+    written; 130: interrupted by Ctrl-C; 143: ended by SIGTERM.
     """
     # Waiting OpenMP threads should sleep soon: on a busy machine, spinning threads take the cores from the threads they
     # wait for (docs/log.md). This must be set before torch is first imported.

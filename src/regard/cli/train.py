@@ -122,7 +122,8 @@ def given_table(options: argparse.Namespace, need: str) -> dict[str, Any]:
 
 def train_job(job: TrainingJob, options: argparse.Namespace) -> int:
     """Print the plan of `job` and, unless --dry-run is given, train. Returns the exit code."""
-    from regard.tasks.train import log, log_result, start
+    from regard.tasks.finetuning import misfits
+    from regard.tasks.train import log, start
     from regard.training.device import choose_device
     from regard.training.plan import table
 
@@ -135,9 +136,18 @@ def train_job(job: TrainingJob, options: argparse.Namespace) -> int:
         log(job.estimate().describe(job.recipe.train.max_minutes))
     for note in job.training.notes(job.recipe):
         log(note)
-    if not options.dry_run:
-        log_result(start(job, options.out or ""))
-    return 0
+    if job.base and job.examples is not None:
+        for misfit in misfits(job.base, job.recipe, job.examples):
+            log(f"warning: {misfit}")
+    return 0 if options.dry_run else report(start(job, options.out or ""), force=getattr(options, "force", True))
+
+
+def report(run: Run, *, force: bool) -> int:
+    """Print the result of a training. Returns the exit code: 1 if fine-tuning made the run worse, unless `force`."""
+    from regard.tasks.train import log_result
+
+    log_result(run)
+    return int(not force and bool(run.card.get("comparison", {}).get("is_worse")))
 
 
 def pair_up(sources: Sequence[str], targets: Sequence[str], prefix: str = "--") -> list[dict[str, Any]]:
@@ -167,6 +177,7 @@ def configure_finetune(parser: Parser) -> None:
     parser.add_argument("base", metavar="RUN", help="the run to start from")
     add_data(parser)
     run = add_run(parser)
+    add_force(run)
     run.add_argument(
         "--objective", choices=("likelihood", "reward"),
         help="what to maximize; reward: the quality of the run's own outputs, by default on its own training data",
@@ -174,6 +185,13 @@ def configure_finetune(parser: Parser) -> None:
     run.add_argument(
         "--reward", metavar="NAME", help="the reward: gleu, chrf, bleu, or your own function as module:function"
     )
+
+
+def add_force(options: Options) -> None:
+    options.add_argument(
+        "--force", action="store_true",
+        help="accept a run that fine-tuning made worse on the held-out examples of its base (otherwise exit code 1)",
+    )  # fmt: skip
 
 
 def run_finetune(options: argparse.Namespace) -> int:
@@ -198,13 +216,13 @@ def _has_objective(task: str) -> bool:
 def configure_resume(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder")
     add_set(parser, "train.max_steps=20000", "change a setting of the training")
+    add_force(parser)
 
 
 def run_resume(options: argparse.Namespace) -> int:
-    from regard.tasks.train import log_result, resume
+    from regard.tasks.train import resume
 
-    log_result(resume(options.run, options.set))
-    return 0
+    return report(resume(options.run, options.set), force=options.force)
 
 
 COMMANDS = {

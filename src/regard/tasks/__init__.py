@@ -134,6 +134,6 @@ def load(run: Run | str | Path, *others: str | Path) -> Any:
     """
     from regard.run import Run
 
-    opened = run if isinstance(run, Run) else Run.open(run)
+    opened = Run.open(run)
     task = find(opened.recipe.data.task)
-    return part(task.name, task.module).load(opened.folder, *others)
+    return part(task.name, task.module).load(opened, *others)

@@ -30,6 +30,7 @@ from regard.models.transformer import zero_init_residual
 from regard.run import METRICS, PREPARING, REPORT, Run
 from regard.system import peak_memory
 from regard.tasks.dataset import require_unchanged
+from regard.tasks.finetuning import compare_with_base, describe, describe_interval, score_base, with_interval
 from regard.tasks.report import last_part, write_report
 from regard.tasks.training import Examples, Training, training_of
 from regard.training.checkpoint import TrainingProgress, has_checkpoint, last_step
@@ -228,6 +229,7 @@ def _make(job: TrainingJob, folder: Path) -> PreparedRun:
             job = _prepare(run, job)
             data = job.training.open_data(run, log)
             if job.base:
+                score_base(run, job.base, log)
                 run.write_weights(dict(job.base.load_network().named_parameters()))
             run.write_card(first_card(job, data))
             model = _first_model(run)
@@ -361,7 +363,10 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
 def log_result(run: Run) -> None:
     """Log the scores of a finished run, its folder, and the command line to use it, e.g. "regard translate FOLDER"."""
     for part, scores in run.card.get("scores", {}).items():
-        log(f"{part}: {training_of(run.recipe.data.task).result_line(scores)}")
+        line = training_of(run.recipe.data.task).result_line(scores)
+        log(f"{part}: {line}{describe_interval(run.recipe.data.task, scores)}")
+    for line in describe(run):
+        log(line)
     command = tasks.find(run.recipe.data.task).command
     log(f'the run is in {run.folder}; open {run.folder / REPORT}, or use "regard {command} {run.folder}"')
 
@@ -422,7 +427,10 @@ def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
     scored = {part: training.score(predictor, examples) for part, examples in parts.items() if examples}
     with torch.device("meta"):
         parameters = count_parameters(models.build(run.recipe.model, **run.sizes))
-    results = {"parameters": parameters, "scores": {part: found.scores for part, found in scored.items()}}
+    scores = {part: with_interval(found.scores, found.metric) for part, found in scored.items()}
+    results = {"parameters": parameters, "scores": scores}
+    if comparison := compare_with_base(run):
+        results["comparison"] = comparison
     if layers := mean_statistics(run.metrics()):
         results["layers"] = layers
     results |= {"memory": peak_memory()} | ({} if tuned is None else {"tuned": tuned})

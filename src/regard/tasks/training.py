@@ -6,12 +6,13 @@
     prepare, open_data, card                    to make a run; open_data also to resume it
     train_unit                                  for the training loop
     held_out, tune, predictor, score, complete  after training
+    from_records, comparison_*, texts           to compare a fine-tuned run and new data with the base
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -22,6 +23,7 @@ from regard.config import Recipe
 from regard.config.recipe import to_table
 from regard.models.base import Network, count_parameters
 from regard.run import Run
+from regard.tasks.bootstrap import Metric
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import count_cost
@@ -79,6 +81,8 @@ class Scored(NamedTuple):
 
     scores: Json
     answers: Any = None
+    metric: Metric | None = None
+    """The main score with the counts of each example, for confidence intervals and for comparisons."""
 
 
 ExamplesOf = TypeVar("ExamplesOf", bound=Examples)
@@ -168,6 +172,29 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
             once = "one pass per batch: the weights are already trained"
             chosen.append(PlannedSetting("train.r_drop", 0.0, once))
         return chosen
+
+    # What follows compares a fine-tuned run with its base (`regard.tasks.finetuning`). Without `from_records`, a task
+    # makes no comparison; without `texts` and `train_examples`, new data is not compared with the vocabulary.
+
+    def from_records(self, records: Sequence[Json]) -> Sequence[Any]:
+        """Held-out examples, as `held_out` stored them, in the form that `score` takes."""
+        return ()
+
+    def comparison_context(self, base: Run) -> Json:
+        """What else a run needs to be scored on the held-out examples of `base`, as JSON; most tasks need nothing."""
+        return {}
+
+    def comparison_predictor(self, run: Run, context: Json) -> Any:
+        """The predictor of a run that is scored on the held-out examples of the base. `context`: of the base."""
+        return tasks.load(run)
+
+    def train_examples(self, examples: ExamplesOf) -> Iterable[Any]:
+        """The training examples, in the form that `texts` takes."""
+        return ()
+
+    def texts(self, example: Any) -> tuple[str, ...]:
+        """The texts of an example, one for each tokenizer: source and target, or only one."""
+        return ()
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
         """Remarks about the settings, shown to the user before training starts."""

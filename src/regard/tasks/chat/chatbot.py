@@ -119,10 +119,10 @@ class Chatbot:
         return explained
 
 
-def load(run: str | Path, *others: str | Path) -> Chatbot:
+def load(run: str | Path | Run, *others: str | Path) -> Chatbot:
     """Load the chat model of a run folder. With `others` (runs with the same vocabulary), all form an ensemble."""
     opened = Run.open(run).require("chat")
-    return Chatbot(translate.load(run, *others), opened.recipe.task.context_turns, opened.recipe.data.max_length)
+    return Chatbot(translate.load(opened, *others), opened.recipe.task.context_turns, opened.recipe.data.max_length)
 
 
 def _reply(found: Translation) -> Translation:

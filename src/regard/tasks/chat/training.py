@@ -14,6 +14,7 @@ from regard.data.split import Split, plan_split
 from regard.errors import SettingsError
 from regard.models.base import Network, Seq2Seq
 from regard.run import Run
+from regard.tasks.bootstrap import Metric, ratio_metric
 from regard.tasks.chat import TURN
 from regard.tasks.chat.chatbot import Chatbot
 from regard.tasks.chat.data import Dialogue, fit, make_pairs, read_dialogues, readable, split_turns
@@ -22,6 +23,7 @@ from regard.tasks.training import Json, Log, Scored
 from regard.tasks.translate.data import PairExamples
 from regard.tasks.translate.evaluate import quick_scores, score_translations
 from regard.tasks.translate.training import Sample, TranslateTraining, TranslateTrainUnit
+from regard.tasks.translate.translator import Translator
 from regard.text.tokenizer import Tokenizer
 from regard.text.words import word_texts
 from regard.training.distributed import ProcessGroup
@@ -129,7 +131,13 @@ class ChatTraining(TranslateTraining):
             Sample(pair.source, reply.text, pair.target, reply.score)
             for pair, reply in zip(examples, found, strict=True)
         ]
-        return Scored(scores, samples)
+        return Scored(scores, samples, self._perplexity(translator, examples))
+
+    def _perplexity(self, translator: Translator, examples: Sequence[Pair]) -> Metric:
+        """The perplexity of the replies, with the loss and the number of tokens of each reply."""
+        forced = translator.score([pair.source for pair in examples], [pair.target for pair in examples])
+        counts = ((-sum(one.log_probs), len(one.log_probs)) for one in forced)
+        return ratio_metric("perplexity", counts, perplexity, lower_is_better=True)
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
         return ()

@@ -149,7 +149,7 @@ def join_pieces(sentences: Sequence[ShownWindow], shares: Iterable[float]) -> li
     return joined
 
 
-def load(run: str | Path, *others: str | Path) -> Classifier:
+def load(run: str | Path | Run, *others: str | Path) -> Classifier:
     opened = Run.open(run).require("classify")
     if others:
         raise RunError(f"{others[0]}: several classifiers cannot be combined to an ensemble; give only one run")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ from regard.data.store import open_documents
 from regard.errors import SettingsError
 from regard.models.base import ClassifierModel, Network
 from regard.run import Run
-from regard.tasks.classify.classifier import load, score_documents, score_logits, target_of
+from regard.tasks.bootstrap import ratio_metric
+from regard.tasks.classify.classifier import Classifier, load, score_documents, score_logits, target_of
 from regard.tasks.classify.data import (
     DocumentFacts,
     LabeledDocument,
@@ -29,7 +30,7 @@ from regard.tasks.classify.data import (
 from regard.tasks.classify.settings import ClassifySettings
 from regard.tasks.dataset import HELD_OUT, StreamTrainUnit, learn_tokenizer, open_store_folder, read_held_out
 from regard.tasks.labels import balanced, find_temperature, label_loss
-from regard.tasks.training import Json, Log, Tables, Training, Workload
+from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.text.tokenizer import EOS, UNK
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
@@ -139,10 +140,7 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
 
     def open_data(self, run: Run, log: Log) -> PreparedDocuments:
         folder = open_store_folder(run, lambda: write_store(run, self.read(run.recipe), log))
-        valid, test = (
-            [LabeledDocument(tuple(one["labels"]), one["text"]) for one in read_held_out(folder, part, "documents")]
-            for part in HELD_OUT
-        )
+        valid, test = (self.from_records(read_held_out(folder, part, "documents")) for part in HELD_OUT)
         return PreparedDocuments(run.tokenizers[0], open_documents(folder / "train"), valid, test, run.labels)
 
     def expected_initial_loss(self, recipe: Recipe, data: PreparedDocuments) -> float:
@@ -156,6 +154,21 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
             "documents": {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)},
             "labels": dict(zip(data.labels, counts, strict=True)),
         }
+
+    def score(self, predictor: Classifier, examples: Sequence[LabeledDocument]) -> Scored:
+        found = predictor.score(examples)
+        given = [one.labels for one in predictor.classify([document.text for document in examples])]
+        right = (set(one) == set(document.labels) for one, document in zip(given, examples, strict=True))
+        return Scored(found.as_dict(), None, ratio_metric("accuracy", ((one, 1) for one in right)))
+
+    def from_records(self, records: Sequence[Json]) -> list[LabeledDocument]:
+        return [LabeledDocument(tuple(one["labels"]), one["text"]) for one in records]
+
+    def train_examples(self, examples: TrainingDocuments) -> Iterable[LabeledDocument]:
+        return examples.parts.train()
+
+    def texts(self, example: LabeledDocument) -> tuple[str, ...]:
+        return (example.text,)
 
     def tune(self, run: Run, data: PreparedDocuments, log: Log) -> Json:
         """Tune the calibration temperature on the validation documents, unless the user has set it.

@@ -111,7 +111,7 @@ class TextGenerator:
         return GeneratedText(beginning, self.tokenizer.decode(found.tokens), found.score, tokens, found.ended)
 
 
-def load(run: str | Path, *others: str | Path) -> TextGenerator:
+def load(run: str | Path | Run, *others: str | Path) -> TextGenerator:
     opened = Run.open(run).require("language-model")
     if others:
         raise RunError(f"{others[0]}: several language models cannot be combined to an ensemble; give only one run")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from regard.data.batches import Batch, Index, make_batch
 from regard.data.store import open_documents
 from regard.models.base import Network, Seq2Seq
 from regard.run import Run
+from regard.tasks.bootstrap import ratio_metric
 from regard.tasks.dataset import (
     HELD_OUT,
     Parts,
@@ -24,7 +25,7 @@ from regard.tasks.dataset import (
 from regard.tasks.language_model.data import TextData, write_store
 from regard.tasks.language_model.generator import GeneratedText, TextGenerator
 from regard.tasks.language_model.plan import make_plan
-from regard.tasks.seq2seq import TeacherForcing
+from regard.tasks.seq2seq import TeacherForcing, perplexity
 from regard.tasks.text_scores import TextScore, sum_scores
 from regard.tasks.texts import read_texts
 from regard.tasks.training import HELD_OUT_EXAMPLES, Json, Log, Scored, Tables, Training, Workload
@@ -120,8 +121,20 @@ class LanguageModelTraining(Training[Parts[str], TextData]):
 
     def score(self, predictor: TextGenerator, examples: Sequence[str]) -> Scored:
         """Compute perplexity and bits per byte of the texts; as samples, continue the first words of 20 texts."""
-        scores = sum_scores(predictor.score(examples)).as_dict() | {"texts": len(examples)}
-        return Scored(scores, list(zip(examples, continue_texts(predictor, examples[:20]), strict=False)))
+        found = predictor.score(examples)
+        scores = sum_scores(found).as_dict() | {"texts": len(examples)}
+        counts = ((one.negative_log_likelihood, one.tokens) for one in found)
+        metric = ratio_metric("perplexity", counts, perplexity, lower_is_better=True)
+        return Scored(scores, list(zip(examples, continue_texts(predictor, examples[:20]), strict=False)), metric)
+
+    def from_records(self, records: Sequence[Json]) -> list[str]:
+        return [one["text"] for one in records]
+
+    def train_examples(self, examples: Parts[str]) -> Iterable[str]:
+        return examples.train()
+
+    def texts(self, example: str) -> tuple[str, ...]:
+        return (example,)
 
     def held_out(self, data: TextData) -> list[Json]:
         return [{"text": text} for text in (data.test or data.valid)[:HELD_OUT_EXAMPLES]]

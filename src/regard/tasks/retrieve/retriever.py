@@ -142,7 +142,7 @@ class Retriever:
         return found
 
 
-def load(run: str | Path, *others: str | Path, **settings: Any) -> Retriever:
+def load(run: str | Path | Run, *others: str | Path, **settings: Any) -> Retriever:
     """Open the run folder of a retriever. Keywords override [retrieve] settings, e.g. method="bm25".
 
     `others` must be empty: retrievers cannot form an ensemble.

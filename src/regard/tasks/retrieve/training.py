@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,24 +16,28 @@ from torch import Tensor
 from regard.config import Recipe
 from regard.data.batches import TokenSource, batch_bounds, make_sources
 from regard.data.pairs import Pair
+from regard.data.split import normalize
 from regard.errors import RunError, SettingsError
 from regard.layers.dropout import Rows
 from regard.models.base import Network
 from regard.run import Run
+from regard.tasks.bootstrap import ratio_metric
 from regard.tasks.dataset import HELD_OUT, StreamTrainUnit, learn_tokenizer, new_store, open_store_folder, read_held_out
 from regard.tasks.retrieve.data import (
     KNOWLEDGE,
+    KnowledgeEntry,
     KnowledgeFacts,
     PreparedKnowledge,
     TrainingKnowledge,
     read_entries,
     texts_of,
+    without,
     write_entries,
 )
 from regard.tasks.retrieve.embedding import TrainedEmbedder, open_embedder
 from regard.tasks.retrieve.index import KnowledgeIndex, known_entries, store_entries
 from regard.tasks.retrieve.retriever import Retriever
-from regard.tasks.retrieve.scores import right_entries, score, tune_run
+from regard.tasks.retrieve.scores import rank, right_entries, score, tune_run
 from regard.tasks.retrieve.settings import RetrieveSettings
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.text.tokenizer import EOS, UNK
@@ -42,6 +46,9 @@ from regard.training.distributed import ProcessGroup
 from regard.training.loss import Loss
 from regard.training.plan import PlannedSetting, choose_batch, choose_learning_rate, choose_length, leave_given
 from regard.training.trainer import Validation
+
+COMPARED_ANSWERS = 2000
+"""Maximum number of answers without a held-out question among which a comparison with the base ranks."""
 
 
 def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperature: float) -> Loss:
@@ -236,8 +243,34 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         for method, found in predictor.tuned.items():
             totals_QE = compared.by(method).total(found.get("dense_weight", 0.0))
             methods[method] = score(totals_QE, right, found["threshold"]).as_dict()
-        own = score(compared.total(predictor.settings.dense_weight), right, predictor.settings.threshold)
-        return Scored(own.as_dict() | {"methods": methods})
+        totals_QE = compared.total(predictor.settings.dense_weight)
+        own = score(totals_QE, right, predictor.settings.threshold)
+        metric = ratio_metric("mrr", ((1 / place, 1) for place in rank(totals_QE, right).tolist()))
+        return Scored(own.as_dict() | {"methods": methods}, None, metric)
+
+    def from_records(self, records: Sequence[Json]) -> list[Pair]:
+        return [Pair(one["source"], one["target"]) for one in records]
+
+    def comparison_context(self, base: Run) -> Json:
+        """The knowledge base of `base` without its held-out questions; of a large one, only some other answers."""
+        held_out = base.held_out()
+        gone, answers = {normalize(pair.source) for pair in held_out}, {normalize(pair.target) for pair in held_out}
+        entries = [without(entry, gone) for entry in known_entries(base)]
+        asked = [entry for entry in entries if normalize(entry.answer) in answers]
+        others = [entry for entry in entries if normalize(entry.answer) not in answers]
+        return {"entries": [*asked, *others[:COMPARED_ANSWERS]]}
+
+    def comparison_predictor(self, run: Run, context: Json) -> Retriever:
+        """A retriever by vectors only: fine-tuning does not change BM25."""
+        entries = [KnowledgeEntry(tuple(questions), answer) for questions, answer in context["entries"]]
+        settings = replace(run.recipe.task, method="dense")
+        return Retriever(KnowledgeIndex(entries, settings, open_embedder(run, settings)), settings)
+
+    def train_examples(self, examples: TrainingKnowledge) -> Iterable[Pair]:
+        return (Pair(question, entry.answer) for entry in examples.train for question in entry.questions)
+
+    def texts(self, example: Pair) -> tuple[str, ...]:
+        return (example.source,)
 
     def held_out(self, data: PreparedKnowledge) -> list[Pair]:
         return data.valid  # never the test part, because `tune_run` uses these questions

@@ -64,13 +64,9 @@ def score_tags(
     `probabilities`, if given, has the probability of each predicted label, for the calibration error.
     """
     marks_spans = scheme != "plain"
-
-    def find(tags: Sequence[str]) -> list[Span]:
-        return find_spans(tags) if marks_spans else [Span(tag, place, place + 1) for place, tag in enumerate(tags)]
-
     hits, found, wanted = Counter[str](), Counter[str](), Counter[str]()
     for one, other in zip(right, given, strict=True):
-        spans, others = (set(find(tags)) for tags in (one, other))
+        spans, others = (_spans(tags, scheme) for tags in (one, other))
         for counter, part in ((hits, spans & others), (found, others), (wanted, spans)):
             counter.update(span.type for span in part)
     by_label = {name: _figures(hits[name], found[name], wanted[name]) for name in sorted(found | wanted)}
@@ -95,6 +91,22 @@ def score_tags(
         calibration_error=error,
         reliability=bins,
     )
+
+
+def hits_and_total(right: Sequence[str], given: Sequence[str], scheme: Scheme) -> tuple[int, int]:
+    """Two counts of a sentence whose sums over sentences have the quotient F1: 2 * correct spans, and all spans.
+
+    All spans: the correct ones and the predicted ones. Without spans ("plain"), the quotient is the accuracy.
+    """
+    wanted, found = _spans(right, scheme), _spans(given, scheme)
+    return 2 * len(wanted & found), len(wanted) + len(found)
+
+
+def _spans(tags: Sequence[str], scheme: Scheme) -> set[Span]:
+    """The spans that the labels of a sentence mark. If the labels are plain, every word is a span."""
+    if scheme == "plain":
+        return {Span(tag, place, place + 1) for place, tag in enumerate(tags)}
+    return set(find_spans(tags))
 
 
 def type_of(label: str) -> str:

@@ -225,7 +225,7 @@ class Tagger:
         return TaggedText(text, tokens, tags, probabilities, tuple(spans), top_labels, influence)
 
 
-def load(run: str | Path, *others: str | Path) -> Tagger:
+def load(run: str | Path | Run, *others: str | Path) -> Tagger:
     opened = Run.open(run).require("tag")
     if others:
         raise RunError(f"{others[0]}: taggers cannot form an ensemble; give one run")

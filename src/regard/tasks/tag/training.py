@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from regard.data.store import open_documents
 from regard.errors import SettingsError
 from regard.models.base import Network, TaggerModel
 from regard.run import Run
+from regard.tasks.bootstrap import ratio_metric
 from regard.tasks.dataset import HELD_OUT, StreamTrainUnit, learn_tokenizer, open_store_folder, read_held_out
 from regard.tasks.tag.conll import TaggedSentence
 from regard.tasks.tag.data import (
@@ -27,10 +28,10 @@ from regard.tasks.tag.data import (
     make_words,
     write_store,
 )
-from regard.tasks.tag.scores import score_tags
+from regard.tasks.tag.scores import hits_and_total, score_tags
 from regard.tasks.tag.spans import Scheme, learned_scheme, merge, rewrite
 from regard.tasks.tag.tagger import LabelScheme, Tagger
-from regard.tasks.training import Json, Log, Tables, Training, Workload
+from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
 from regard.training.loss import Loss
@@ -137,13 +138,7 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
 
     def open_data(self, run: Run, log: Log) -> PreparedSentences:
         folder = open_store_folder(run, lambda: write_store(run, self.read(run.recipe), log))
-        valid, test = (
-            [
-                TaggedSentence(tuple(one["tokens"]), tuple(one["tags"]))
-                for one in read_held_out(folder, part, "sentences")
-            ]
-            for part in HELD_OUT
-        )
+        valid, test = (self.from_records(read_held_out(folder, part, "sentences")) for part in HELD_OUT)
         [clitics] = read_kept(folder / CLITICS, "clitics")
         train = open_documents(folder / "train")
         return PreparedSentences(run.tokenizers[0], train, valid, test, run.labels, tuple(clitics))
@@ -163,6 +158,23 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
             "labels": labeling.merge_counts(counts),
             "clitics": list(dict.fromkeys((*before, *data.clitics))),
         }
+
+    def score(self, predictor: Tagger, examples: Sequence[TaggedSentence]) -> Scored:
+        given = predictor.answers([one.tokens for one in examples])
+        right = [rewrite(one.tags, predictor.scheme) for one in examples]
+        tags = [[word.tag for word in words] for words in given]
+        counts = (hits_and_total(*pair, predictor.scheme) for pair in zip(right, tags, strict=True))
+        name = "accuracy" if predictor.scheme == "plain" else "span_f1"
+        return Scored(predictor.score(examples).as_dict(), None, ratio_metric(name, counts))
+
+    def from_records(self, records: Sequence[Json]) -> list[TaggedSentence]:
+        return [TaggedSentence(tuple(one["tokens"]), tuple(one["tags"])) for one in records]
+
+    def train_examples(self, examples: TrainingSentences) -> Iterable[TaggedSentence]:
+        return examples.parts.train()
+
+    def texts(self, example: TaggedSentence) -> tuple[str, ...]:
+        return (" ".join(example.tokens),)
 
     def result_line(self, scores: Json) -> str:
         size = f"on {scores['words']:,} words of {scores['sentences']:,} sentence{'s' * (scores['sentences'] != 1)}"

@@ -16,7 +16,8 @@ import numpy as np
 from regard.config import DataSettings
 from regard.data.pairs import Pair, read_corpus
 from regard.errors import CorpusError
-from regard.tasks.translate.evaluate import METRICS, BootstrapScore, compare, interval, measure, score_all
+from regard.tasks.bootstrap import BootstrapScore, interval, score_all
+from regard.tasks.translate.evaluate import METRICS, compare, measure
 
 Json = dict[str, Any]
 SHOWN = ("bleu", "chrf")

@@ -1,14 +1,12 @@
 """Scores of translations: BLEU, chrF and TER with sacreBLEU's signatures, confidence intervals, comparison of systems.
 
-Intervals and p-values come from bootstrap resampling of the test set (Koehn 2004), and equal those of `sacrebleu
---paired-bs`. sacreBLEU's `PairedTest` is not used because it gives no interval of the difference, reads the seed from
-the environment, and keeps all resamples in memory.
+Intervals and p-values come from bootstrap resampling of the test set (`regard.tasks.bootstrap`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -20,11 +18,21 @@ from regard import __version__
 from regard.data.pairs import Languages, Pair
 from regard.errors import CorpusError
 from regard.languages import language_scripts
+from regard.tasks.bootstrap import (
+    FEW,
+    SAMPLES,
+    SEED,
+    Array,
+    BootstrapScore,
+    Interval,
+    Metric,
+    interval,
+    p_value,
+    score_all,
+)
 from regard.tasks.translate.translation import Flag, find_flags
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
-Interval = tuple[float, float]
 Json = dict[str, Any]
 
 METRICS = {
@@ -32,38 +40,17 @@ METRICS = {
     "chrf": {"label": "chrF", "better": "higher"},
     "ter": {"label": "TER", "better": "lower"},
 }
-SAMPLES, SEED = 1000, 12345
-"""Number of resampled test sets, and the random seed; as in sacreBLEU."""
 BUCKETS = {"0": 0, "1-10": 10, "11-20": 20, "21-30": 30, "31-50": 50, "over 50": 10**9}
 """Groups of sentences: name, and maximum number of source words (separated by white space)."""
-FEW = 20
-"""With fewer sentences, there are no intervals and p-values, because resampling would not be reliable."""
-
-
-class Metric(NamedTuple):
-    """A corpus metric such as BLEU for N translations, stored as C counts (e.g. of n-grams) for each sentence.
-
-    The score of any set of the sentences is computed from the sums of their counts.
-    """
-
-    of_totals: Callable[[Array], float]
-    """Computes the score from the sums of the C counts."""
-    signature: str
-    """sacreBLEU's signature: version and settings of the metric."""
-    counts_NC: Array
-
-    def score(self, times_N: Array | None = None) -> float:
-        """Return the score of all sentences, or of a bootstrap sample that contains sentence n `times_N[n]` times."""
-        return self.of_totals(self.counts_NC.sum(0) if times_N is None else times_N @ self.counts_NC)
 
 
 def measure(translations: Sequence[str], references: Sequence[str]) -> dict[str, Metric]:
     """Return BLEU, chrF and TER by name, as `Metric`s, for translations with one reference each."""
     pairs = list(zip(translations, references, strict=True))
-    return {"bleu": _bleu(pairs), "chrf": _chrf(pairs), "ter": _ter(pairs)}
+    return {"bleu": bleu_metric(pairs), "chrf": _chrf(pairs), "ter": _ter(pairs)}
 
 
-def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
+def bleu_metric(pairs: Sequence[tuple[str, str]]) -> Metric:
     """BLEU of pairs (translation, reference).
 
     Counts of a pair: length, reference length, 4 numbers of matching n-grams (n = 1 to 4), 4 numbers of all n-grams.
@@ -82,7 +69,7 @@ def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
         lengths = int(sys_len), int(ref_len)
         return float(metric.compute_bleu(counts[:order], counts[order:], *lengths, **smoothing).score)
 
-    return Metric(of_totals, _signature(metric), np.array(rows, dtype=np.float64))
+    return Metric(of_totals, _signature(metric), np.array(rows, dtype=np.float64), "bleu")
 
 
 def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
@@ -136,39 +123,6 @@ def _signature(metric: Any) -> str:  # sacreBLEU has no types
     return str(metric.get_signature())
 
 
-class BootstrapScore(NamedTuple):
-    """The score of the test set, and of R bootstrap samples of it; R = 0 if it has fewer than 20 sentences."""
-
-    score: float
-    resampled_R: Array
-
-
-def score_all(systems: Sequence[Mapping[str, Metric]]) -> list[dict[str, BootstrapScore]]:
-    """Compute the scores of each system on the test set and on bootstrap samples, which all systems share."""
-    measures = [one for system in systems for one in system.values()]
-    draws, sentences = np.random.default_rng(SEED), len(measures[0].counts_NC)
-    samples = SAMPLES if sentences >= FEW else 0
-    resampled = [np.empty(samples) for _ in measures]
-    for sample in range(samples):
-        drawn = draws.choice(sentences, size=sentences)
-        times_N = np.bincount(drawn, minlength=sentences).astype(np.float64)
-        for found_R, one in zip(resampled, measures, strict=True):
-            found_R[sample] = one.score(times_N)
-    found = iter(resampled)
-    return [{name: BootstrapScore(one.score(), next(found)) for name, one in system.items()} for system in systems]
-
-
-def interval(scores_R: Array) -> Interval | None:
-    """Return the 95 % confidence interval: the 2.5th and 97.5th percentile of the scores of R bootstrap samples.
-
-    None if R = 0.
-    """
-    if not len(scores_R):
-        return None
-    outside, ordered = len(scores_R) // 40, np.sort(scores_R)
-    return float(ordered[outside]), float(ordered[-1 - outside])
-
-
 class Difference(NamedTuple):
     """Comparison of two systems by one metric: first score minus second score, 95 % interval, p-value, better system.
 
@@ -190,19 +144,6 @@ def compare(name: str, first: BootstrapScore, second: BootstrapScore) -> Differe
     around = interval(difference_R)
     is_significant = p is not None and p < 0.05 and around is not None and (around[0] > 0 or around[1] < 0)
     return Difference(difference, around, p, int(not is_first_better) if is_significant else None)
-
-
-def p_value(difference: float, difference_R: Array) -> float:
-    """Return the two-sided p-value of the paired bootstrap test, computed as in sacreBLEU.
-
-    `difference` is the difference of two systems on the test set, `difference_R` that on R bootstrap samples. The
-    p-value is (k + 1) / (R + 1): in k samples, abs(difference_R) - mean(abs(difference_R)) > abs(difference).
-    """
-    if not difference_R.any():
-        return 1.0  # equal outputs; sacreBLEU returns 0.001
-    sizes_R = np.abs(difference_R)
-    larger = np.count_nonzero(sizes_R - sizes_R.mean() > abs(difference))
-    return (int(larger) + 1) / (len(difference_R) + 1)
 
 
 def by_length(sources: Sequence[str]) -> dict[str, Rows]:

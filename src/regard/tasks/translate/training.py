@@ -10,7 +10,7 @@ Tuned values are stored in the recipe. card.json lists them, so that further tra
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -31,7 +31,7 @@ from regard.tasks.rewards import find_reward, objective_of
 from regard.tasks.seq2seq import PairData, Seq2SeqTrainUnit
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.tasks.translate.data import PairExamples, prepare, write_dictionary, write_store
-from regard.tasks.translate.evaluate import quick_scores, score_translations
+from regard.tasks.translate.evaluate import bleu_metric, quick_scores, score_translations
 from regard.tasks.translate.plan import fit_memory, make_plan
 from regard.tasks.translate.translation import Translation, texts_of
 from regard.tasks.translate.translator import Translator, load
@@ -194,7 +194,18 @@ class TranslateTraining(Training[PairExamples, PairData]):
             Sample(pair.source, translation.text, pair.target, translation.score)
             for pair, translation in zip(examples, found, strict=True)
         ]
-        return Scored(score_translations(texts_of(found), [pair.target for pair in examples]), samples)
+        texts, references = texts_of(found), [pair.target for pair in examples]
+        metric = bleu_metric(list(zip(texts, references, strict=True)))
+        return Scored(score_translations(texts, references), samples, metric)
+
+    def from_records(self, records: Sequence[Json]) -> list[Pair]:
+        return [Pair(one["source"], one["target"]) for one in records]
+
+    def train_examples(self, examples: PairExamples) -> Iterable[Pair]:
+        return examples.train()
+
+    def texts(self, example: Pair) -> tuple[str, ...]:
+        return tuple(example)
 
     def held_out(self, data: PairData) -> list[Pair]:
         return (data.test or data.valid)[:500]

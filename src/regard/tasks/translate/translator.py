@@ -26,7 +26,7 @@ from regard.data.batches import in_batches, make_sources
 from regard.decoding.beam import BeamState, SearchTree, search_trees
 from regard.errors import RegardError, RunError, SettingsError
 from regard.models.base import Seq2Seq, count_parameters
-from regard.run import CARD, open_together
+from regard.run import CARD, Run, open_together
 from regard.system import START_METHOD
 from regard.tasks.generation import Searcher, SearchInput, check_search, replace_unknown
 from regard.tasks.translate.translation import (
@@ -221,7 +221,7 @@ class Translator:
                 results[index] = replace(results[index], text=text)
 
 
-def load(run: str | Path, *others: str | Path) -> Translator:
+def load(run: str | Path | Run, *others: str | Path) -> Translator:
     """Load the model of a run folder. With `others` (runs with the same vocabulary), all form an ensemble."""
     from regard.analysis.alignment import read_choice
 
