@@ -12,10 +12,10 @@ from starlette.testclient import TestClient
 
 from regard.config import SearchSettings
 from regard.server.app import create_app
-from regard.server.runs import NotServed, ServedRun
+from regard.server.runs import NotServed, ServedRun, continues, converses
 from regard.server.settings import ServerSettings
 from regard.tasks import part
-from regard.tasks.api import ConversationRequest, InspectRequest, TaskRequest
+from regard.tasks.api import ContinuationRequest, ConversationRequest, InspectRequest, TaskRequest
 from regard.tasks.translate.api import TranslationHandler
 from regard.tasks.translate.translation import Alignment, Translation
 
@@ -46,7 +46,8 @@ class FakeRun(ServedRun):
     def __init__(self, name: str, task: str = "translate", source: str = "en", target: str = "it"):
         self.name, self.task, self.source, self.target = name, task, source, target
         self.api, self.handler = part(task, "api"), self
-        self.converses, self.inspects = hasattr(self.api, "stream"), hasattr(self.api, "inspect")
+        self.converses, self.continues = converses(self.api), continues(self.api)
+        self.inspects = hasattr(self.api, "inspect")
         self.translates = hasattr(self, "translate_texts")
         recipe = SimpleNamespace(search=SearchSettings(), model=SimpleNamespace(attends=True))
         self.run = SimpleNamespace(recipe=recipe, tokenizers=(Words(), Words()))
@@ -81,10 +82,14 @@ class FakeRun(ServedRun):
         await self._called(request, {"deadline": deadline})
         if isinstance(request, ConversationRequest):
             return [answer_to(request.turns[-1]).as_dict(scores=False)]
+        if isinstance(request, ContinuationRequest):
+            made = {"continuation": " and so on", "finished": True}
+            return [{**made, "alternatives": [made] * (request.nbest - 1)} for _ in request.texts()[1]]
         return [{"text": text, "label": "good"} for text in request.texts()[1]]
 
-    async def stream(self, request: ConversationRequest, *, deadline: float | None = None) -> AsyncIterator[str]:
-        for place, word in enumerate(request.turns[-1].upper().split()):
+    async def stream(self, request: TaskRequest, *, deadline: float | None = None) -> AsyncIterator[str]:
+        text = request.turns[-1] if isinstance(request, ConversationRequest) else "and so on"
+        for place, word in enumerate(text.upper().split()):
             await self._called(request, {"deadline": deadline})
             yield f" {word}" if place else word
 

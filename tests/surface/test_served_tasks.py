@@ -1,4 +1,4 @@
-"""Runs that chat, classify and tag, trained for a moment and served beside one that translates."""
+"""Runs that chat, classify, tag and write, trained for a moment and served beside one that translates."""
 
 import httpx
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import regard
 from regard.cli import main
 from regard.registry import TASKS
-from tests import reviews, tagged
+from tests import reviews, small_texts, tagged
 from tests.small_chats import chat_arguments, write_dialogues
 from tests.surface.serving import running, small_run
 
@@ -22,20 +22,22 @@ def runs(tmp_path_factory):
     assert main(chat_arguments(talk, folder / "talker", "transformer-tiny", "train.max_steps=1")) == 0
     assert main(reviews.train_arguments(texts, folder / "topics", "train.max_steps=1")) == 0
     assert main(tagged.train_arguments(chunks, folder / "chunker", "train.max_steps=1")) == 0
+    texts = small_texts.write_texts(folder / "texts.txt", 100)
+    assert main(small_texts.train_arguments(texts, folder / "writer", "train.max_steps=1")) == 0
     small_run(folder / "en-it")
     return folder
 
 
 @pytest.fixture(scope="module")
 def port(runs):
-    with running(*(runs / name for name in ("talker", "topics", "chunker", "en-it"))) as found:
+    with running(*(runs / name for name in ("talker", "topics", "chunker", "writer", "en-it"))) as found:
         yield found
 
 
 def test_all_kinds_are_listed(port):
     found = httpx.get(f"http://127.0.0.1:{port}/v1/models", timeout=60).json()["data"]
     assert {model["id"]: model["task"] for model in found} == {
-        "talker": "chat", "topics": "classify", "chunker": "tag", "en-it": "translate",
+        "talker": "chat", "topics": "classify", "chunker": "tag", "writer": "language-model", "en-it": "translate",
     }  # fmt: skip
 
 
@@ -54,6 +56,29 @@ def test_openai_s_client_chats(port, runs):
         assert drawn.usage.completion_tokens <= 4
         stream = client.chat.completions.create(model="talker", messages=SAID, temperature=0, stream=True)
         assert [chunk.choices[0].finish_reason for chunk in stream][-1] == "stop"
+
+
+def test_openai_s_client_continues_texts(port, runs):
+    import openai
+
+    writer = regard.load(runs / "writer")
+    [expected] = writer.write("The old", seed=3, max_length_extra=8, max_length_ratio=1e-9)
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="unused", timeout=60) as client:
+        asked = {"model": "writer", "prompt": "The old", "seed": 3, "max_tokens": 8}
+        reply = client.completions.create(**asked)
+        [choice] = reply.choices
+        assert "The old" + choice.text == expected.text == writer.tokenizer.normalize(expected.text)
+        assert choice.finish_reason == ("stop" if expected.finished else "length")
+        assert reply.usage.total_tokens == reply.usage.prompt_tokens + reply.usage.completion_tokens
+        pieces = [chunk.choices[0].text for chunk in client.completions.create(**asked, stream=True)]
+        assert "".join(pieces) == choice.text
+        assert len(pieces) > 2
+        spaced = client.completions.create(**asked | {"prompt": "The old "}).choices[0]
+        assert spaced.text == choice.text.removeprefix(" ")
+        several = client.completions.create(**asked, n=2, echo=True).choices
+        assert [one.text[:7] for one in several] == ["The old"] * 2
+        with pytest.raises(openai.BadRequestError, match="trained for chat"):
+            client.completions.create(model="talker", prompt="The old")
 
 
 def test_documents_are_classified(port, runs):
@@ -98,4 +123,5 @@ def test_a_classifier_is_inspected(port):
 def test_tasks_name_their_runs(port):
     tasks = httpx.get(f"http://127.0.0.1:{port}/v1/tasks", timeout=60).json()["data"]
     served = {"translate": ["en-it"], "chat": ["talker"], "classify": ["topics"], "tag": ["chunker"]}
+    served |= {"language-model": ["writer"]}
     assert {task["name"]: task["models"] for task in tasks} == {name: served.get(name, []) for name in TASKS}

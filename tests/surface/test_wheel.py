@@ -14,6 +14,7 @@ PACKAGED = (
     "regard/py.typed",
     "regard/recipes/demo-translate.toml",
     "regard/recipes/demo-chat.toml",
+    "regard/recipes/demo-lm.toml",
     "regard/data/phrasebook.jsonl.bz2",
     "regard/data/smalltalk.jsonl.bz2",
     "regard/pages/skeleton.html",
@@ -59,7 +60,7 @@ def test_the_demo_starts_without_the_clone(unpacked, tmp_path):
         "    print(train.__file__, job.recipe.data.task, len(job.recipe.data.train))\n"
         "    raise InterruptedError\n"
         "train.start = start\n"
-        "for what in ('translate', 'chat'):\n"
+        "for what in ('translate', 'chat', 'lm'):\n"
         "    try:\n"
         "        main(['demo', what])\n"
         "    except InterruptedError:\n"
@@ -75,4 +76,5 @@ def test_the_demo_starts_without_the_clone(unpacked, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert lines == [[str(unpacked / "regard" / "tasks" / "train.py"), what, "1"] for what in ("translate", "chat")]
+    tasks = ("translate", "chat", "language-model")
+    assert lines == [[str(unpacked / "regard" / "tasks" / "train.py"), task, "1"] for task in tasks]

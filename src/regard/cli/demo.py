@@ -29,11 +29,22 @@ USER_TURNS = (
 )
 """The turns of the user in a conversation. Nearly every reply depends on earlier turns."""
 
+BEGINNINGS = ("The old man", "My sister never", "Why don't", "We", "Tomorrow the teacher will")
+UNFINISHED = (
+    "The animal didn't cross the street because it was too",
+    "She cannot find her",
+    "They are drinking a cup of",
+    "Maria doesn't",
+)
+"""Beginnings of sentences, which a language model continues, and for which it predicts the next token."""
+
 
 def configure(parser: Parser) -> None:
     parser.add_argument("what", nargs="?", choices=list(DEMOS), metavar="|".join(DEMOS), default=next(iter(DEMOS)),
                         help="the task (default: translate)")  # fmt: skip
-    parser.add_argument("--out", metavar="DIR", help="the run folder (default: runs/demo, or runs/demo-chat)")
+    parser.add_argument(
+        "--out", metavar="DIR", help="the run folder (default: runs/demo, runs/demo-chat or runs/demo-lm)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -43,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     from regard.training.plan import duration
 
     if (folder / "recipe.toml").is_file():
-        opened = Run.open(folder).require(options.what)
+        opened = Run.open(folder).require(demo.task)
         if not opened.is_finished:
             opened = resume(folder)
     elif folder.exists() and any(folder.iterdir()):
@@ -120,10 +131,50 @@ def show_conversation(run: Run, duration: str) -> None:
     )
 
 
-class Demo(NamedTuple):
-    """A demo: the file name of its recipe, its default run folder, and what is printed before and after training."""
+def show_texts(run: Run, duration: str) -> None:
+    """Print texts and next tokens that a language model predicts, then its perplexity on test sentences.
 
+    The perplexity is also that of the same sentences with their words in random order. `duration` is the training time
+    as text, e.g. "1.5 min".
+    """
+    import math
+    import random
+
+    from rich.text import Text
+
+    from regard.data.builtin import read_texts
+    from regard.tasks.language_model.generator import load
+    from regard.tasks.text_scores import sum_scores
+
+    generator = load(run.folder)
+    print()
+    for one in generator.write(BEGINNINGS):
+        console().print(Text(f"  {one.beginning}", "dim") + Text(one.text.removeprefix(one.beginning), "cyan"))
+    rows = []
+    for beginning in UNFINISHED:
+        *_, last = generator.predict_tokens(beginning, best=4)  # the last prediction is that after the beginning
+        likely = (f"{generator.tokenizer.decode([id])} {math.exp(value):.0%}" for id, value in last.best)
+        rows.append([f"{beginning} ...", Text("   ".join(likely), "cyan")])
+    print()
+    show_table(["beginning", "most probable next tokens"], rows)
+    test = [text for corpus in run.recipe.data.test for text in read_texts(corpus.source)]
+    scores, order = run.card["scores"]["test"], random.Random(1)
+    mixed = [" ".join(order.sample(words := text.split(), len(words))) for text in test]
+    of_mixed = sum_scores(generator.score(mixed)).as_dict()["word_perplexity"]
+    console().print(
+        f"\nPerplexity [bold]{scores['word_perplexity']:.1f}[/] per word on {len(test):,} sentences that are not in "
+        f"the training data, after {duration} of training.\nThe same sentences with their words in random order: "
+        f"[bold]{of_mixed:,.0f}[/].\n",
+        soft_wrap=True,
+    )
+
+
+class Demo(NamedTuple):
+    """A demo: its task and recipe, its default run folder, and what is printed before and after training."""
+
+    task: str
     recipe: str
+    """File name of the recipe."""
     folder: str
     introduction: str
     show: Callable[[Run, str], None]
@@ -134,6 +185,7 @@ class Demo(NamedTuple):
 
 DEMOS = {
     "translate": Demo(
+        "translate",
         "demo-translate.toml",
         "runs/demo",
         "The demo trains an English-Italian translator on the built-in phrasebook.",
@@ -145,6 +197,7 @@ DEMOS = {
         ),
     ),
     "chat": Demo(
+        "chat",
         "demo-chat.toml",
         "runs/demo-chat",
         "The demo trains a small chat model on built-in small talk.",
@@ -155,6 +208,18 @@ DEMOS = {
             "{regard} train --task chat YOUR.jsonl --arch hran --out runs/chat",
         ),
     ),
+    "lm": Demo(
+        "language-model",
+        "demo-lm.toml",
+        "runs/demo-lm",
+        "The demo trains a language model on the English sentences of the built-in phrasebook.",
+        show_texts,
+        (
+            "{regard} write {run} 'The old woman' --count 5",
+            "echo 'The dog is in the kitchen.' | {regard} score {run}",
+            "{regard} train --task language-model YOUR.txt --out runs/texts",
+        ),
+    ),
 }
 
 COMMANDS = {
@@ -163,6 +228,6 @@ COMMANDS = {
         "and write a report page. An interrupted demo continues when it is started again.",
         configure,
         run,
-        examples=("regard demo", "regard demo chat"),
+        examples=("regard demo", "regard demo chat", "regard demo lm"),
     )
 }

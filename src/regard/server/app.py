@@ -22,7 +22,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from regard import __version__
-from regard.server import libretranslate, openai, v1
+from regard.server import completions, libretranslate, openai, v1
 from regard.server.api_keys import ApiKeys
 from regard.server.bodies import JSON, JsonRequest, content_type
 from regard.server.errors import EXPECTED, error_response, handle_error
@@ -76,7 +76,7 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
     )
     app.state.service = service
     app.add_api_route("/metrics", give_metrics, include_in_schema=False)
-    for router in (libretranslate.router, v1.router, tasks, openai.router, page_routes()):
+    for router in (libretranslate.router, v1.router, tasks, openai.router, completions.router, page_routes()):
         app.include_router(router)
     describe_api(app, with_keys=keys is not None)
     return app

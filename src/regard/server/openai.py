@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 from regard.errors import TokenizerError
 from regard.server.bodies import JsonRoute, RequestBody
 from regard.server.errors import ApiError, Json
+from regard.server.runs import ServedRun
 from regard.server.service import Service, TheService, key_required
 from regard.server.v1 import ERRORS, STREAM, stream_events
 from regard.tasks.api import MAX_REPLY_TOKENS, ConversationRequest, FieldError, SearchOptions
@@ -50,17 +51,36 @@ class StreamOptions(RequestBody):
     include_usage: bool | None = False
 
 
-class ChatRequest(RequestBody):
-    """A chat completion request in OpenAI's format."""
+class CompletionRequest(RequestBody):
+    """The fields that OpenAI's requests for chat completions and for completions have in common."""
 
     model: str = Field(description="Name of a run.")
-    messages: list[Message] = Field(min_length=1, max_length=256)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False)
     seed: int | None = Field(None, ge=0, le=2**31 - 1)
     max_tokens: int | None = Field(None, ge=1)
+
+    def search(self) -> SearchOptions:
+        return SearchOptions(
+            sample=None if self.temperature is None else self.temperature > 0,
+            temperature=self.temperature,
+            # The task accepts no smaller value; 0.01 already leaves only the most probable token.
+            top_p=None if self.top_p is None else max(self.top_p, 0.01),
+            seed=self.seed,
+        )
+
+    @property
+    def reports_usage(self) -> bool:
+        """Whether the last chunk of a stream has the numbers of tokens."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+class ChatRequest(CompletionRequest):
+    """A chat completion request in OpenAI's format."""
+
+    messages: list[Message] = Field(min_length=1, max_length=256)
     max_completion_tokens: int | None = Field(None, ge=1)
     n: int | None = Field(1, ge=1, description="More than one is refused.")
     tools: list[Any] | None = Field(None, description="Refused, unless empty.")
@@ -88,6 +108,24 @@ class Usage(BaseModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+
+    @classmethod
+    def of(cls, read: int, written: int) -> dict[str, int]:
+        return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+
+def count_tokens(served: ServedRun, side: int, texts: Sequence[str]) -> int:
+    """Number of tokens in `texts`, by the source tokenizer (`side` 0) or target tokenizer (1) of a run, or of words."""
+    try:
+        tokenizer = served.run.tokenizers[side]
+    except TokenizerError:
+        return sum(len(word_texts(text)) for text in texts)
+    return sum(len(ids) for ids in tokenizer.encode_many(list(texts)))
+
+
+def head(kind: str, served: ServedRun) -> dict[str, Any]:
+    """The first fields of a response: a new id, which begins with `kind`, the time, and the name of the run."""
+    return {"id": f"{kind}-{secrets.token_hex(12)}", "created": int(time.time()), "model": served.name}
 
 
 class ChatSource(BaseModel):
@@ -146,7 +184,7 @@ class Completion:
         service.check_texts(self.turns, "messages")
         if not self.turns:
             raise FieldError("messages", 'contains no message with the role "user"; add one')
-        self.head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.served.name}
+        self.head = head("chatcmpl", self.served)
 
     async def whole(self) -> dict[str, Any]:
         handler, deadline = self.served.handler, self.service.settings.timeout
@@ -155,7 +193,7 @@ class Completion:
             result = translation.as_dict(scores=False)
         else:
             [result] = await handler.answer(self.request(), deadline=deadline)
-        written = len(result["tokens"]) if "tokens" in result else self.count(1, [result["text"]])
+        written = len(result["tokens"]) if "tokens" in result else count_tokens(self.served, 1, [result["text"]])
         self.service.metrics.count_texts(self.served.name, [written])
         choice = {
             "index": 0,
@@ -175,8 +213,8 @@ class Completion:
                 written.append(part)
                 yield self.chunk(delta)
         yield self.chunk({} if written else {"role": "assistant", "content": ""}, finish="stop")
-        if self.asked.stream_options and self.asked.stream_options.include_usage:
-            usage = self.usage(self.count(1, ["".join(written)]))
+        if self.asked.reports_usage:
+            usage = self.usage(count_tokens(self.served, 1, ["".join(written)]))
             yield self.head | {"object": "chat.completion.chunk", "choices": [], "usage": usage}
 
     async def parts(self) -> AsyncGenerator[str, None]:
@@ -199,26 +237,11 @@ class Completion:
 
     def request(self) -> ConversationRequest:
         """Convert the OpenAI request, with temperature, top_p, seed and max_tokens, to a request of the run's task."""
-        asked = self.asked
-        search = SearchOptions(
-            sample=None if asked.temperature is None else asked.temperature > 0,
-            temperature=asked.temperature,
-            # The task accepts no smaller value; 0.01 already leaves only the most probable token.
-            top_p=None if asked.top_p is None else max(asked.top_p, 0.01),
-            seed=asked.seed,
-        )
-        most = asked.max_completion_tokens or asked.max_tokens
+        most = self.asked.max_completion_tokens or self.asked.max_tokens
         limit = min(most, MAX_REPLY_TOKENS) if most else None
+        search = self.asked.search()
         return ConversationRequest(model=self.served.name, turns=self.turns, search=search, max_tokens=limit)
 
-    def count(self, side: int, texts: Sequence[str]) -> int:
-        """Number of tokens in `texts`, by the source tokenizer (`side` 0) or target tokenizer (1), or else of words."""
-        try:
-            tokenizer = self.served.run.tokenizers[side]
-        except TokenizerError:
-            return sum(len(word_texts(text)) for text in texts)
-        return sum(len(ids) for ids in tokenizer.encode_many(list(texts)))
-
     def usage(self, written: int) -> dict[str, int]:
-        read = self.count(0, self.turns[-1:] if self.served.translates else self.turns)
-        return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+        turns = self.turns[-1:] if self.served.translates else self.turns
+        return Usage.of(count_tokens(self.served, 0, turns), written)

@@ -25,7 +25,7 @@ from regard.server.batching import Batcher, Closing, ThreadToLoop, retrieve_erro
 from regard.server.language_detection import LanguageDetector
 from regard.server.settings import ServerSettings
 from regard.system import usable_cores
-from regard.tasks.api import ConversationRequest, InspectRequest, TaskRequest
+from regard.tasks.api import ContinuationRequest, ConversationRequest, InspectRequest, TaskRequest
 
 Json = dict[str, Any]
 Log = Callable[[str], None]
@@ -37,6 +37,16 @@ MEAN_CHARACTERS = 200
 def served_tasks() -> dict[str, ModuleType]:
     """The tasks that can be served: the module api.py of each task that has one, by the name of the task."""
     return {name: tasks.part(name, "api") for name in TASKS if tasks.has_part(name, "api")}
+
+
+def converses(api: ModuleType) -> bool:
+    """Whether the runs of the task with this api.py reply to conversations, at /v1/chat/completions."""
+    return hasattr(api, "stream") and issubclass(api.Request, ConversationRequest)
+
+
+def continues(api: ModuleType) -> bool:
+    """Whether the runs of the task with this api.py continue texts, at /v1/completions."""
+    return hasattr(api, "stream") and issubclass(api.Request, ContinuationRequest)
 
 
 class Capacity:
@@ -77,10 +87,11 @@ class ServedRun:
         """The queues by name; the metrics have the same names."""
         self._open_requests, self._closing, self._idle = 0, False, asyncio.Event()
         self.handler: Any = getattr(self.api, "make_handler", AnswerHandler)(self)
-        self.converses, self.inspects = hasattr(self.api, "stream"), hasattr(self.api, "inspect")
+        self.converses, self.continues = converses(self.api), continues(self.api)
+        self.inspects = hasattr(self.api, "inspect")
         self.translates = hasattr(self.handler, "translate_texts")
         """Whether the run translates texts and documents, and can be chosen by its languages."""
-        if self.converses:
+        if self.converses or self.continues:
             self.queues["stream"] = Batcher(self._stream, size=1, most_waiting=64, pool=capacity.torch)
         if self.inspects:
             self.queues["inspect"] = Batcher(self._inspect, size=1, most_waiting=32, pool=capacity.torch)
@@ -144,8 +155,8 @@ class ServedRun:
             await self._idle.wait()
         await asyncio.gather(*(queue.close() for queue in self.queues.values()))
 
-    async def stream(self, request: ConversationRequest, *, deadline: float | None = None) -> AsyncIterator[str]:
-        """Yield the parts of the reply to a conversation. The model stops when the client disconnects."""
+    async def stream(self, request: TaskRequest, *, deadline: float | None = None) -> AsyncIterator[str]:
+        """Yield the parts of the text that the model writes. The model stops when the client disconnects."""
         parts: asyncio.Queue[str | None] = asyncio.Queue()
         stopped = Event()
         job = (request, ThreadToLoop(parts).put, stopped)
@@ -160,7 +171,7 @@ class ServedRun:
             stopped.set()
             work.cancel()
 
-    def _stream(self, jobs: list[tuple[ConversationRequest, Callable[[str], None], Event]]) -> list[None]:
+    def _stream(self, jobs: list[tuple[TaskRequest, Callable[[str], None], Event]]) -> list[None]:
         for request, put, stopped in jobs:
             for part in self.api.stream(self.predictor, request):
                 if stopped.is_set():

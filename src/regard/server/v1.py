@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from regard.server.bodies import JsonRoute
 from regard.server.errors import Json, error_body, to_api_error
 from regard.server.files import UPLOAD, as_attachment, translate_upload
-from regard.server.runs import ServedRun, served_tasks
+from regard.server.runs import ServedRun, converses, served_tasks
 from regard.server.service import Service, TheService, bearer, key_required
 from regard.tasks import find
 from regard.tasks.api import FieldError, InspectRequest, TaskRequest
@@ -125,7 +125,7 @@ async def list_tasks(service: TheService) -> Response:
         TaskFacts(
             name=name,
             help=find(name).help,
-            chat=hasattr(api, "stream"),
+            chat=converses(api),
             inspect=hasattr(api, "inspect"),
             models=[served.name for served in service.runs.served.values() if served.task == name],
         )

@@ -10,7 +10,8 @@ and, optionally, with
     batch_key(request)             only requests with equal keys are answered together (default: all keys are equal)
     BATCH_SIZE                     maximum number of requests answered together (default: --batch)
     Results                        schema of the response (default: `model`, and a list of objects as `results`)
-    stream(predictor, request)     parts of the text of a reply, for /v1/chat/completions (conversations only)
+    stream(predictor, request)     parts of the written text, for /v1/chat/completions if `Request` is a
+                                   `ConversationRequest`, for /v1/completions if it is a `ContinuationRequest`
     inspect(predictor, run, request)   the data of /v1/inspect for one text
     facts(run)                     numbers about the run, for /v1/models
     make_handler(host)             for a task with several queues: replaces `answer` and `batch_key`; see `Host`
@@ -131,6 +132,14 @@ class ConversationRequest(TaskRequest):
 
     def texts(self) -> tuple[str, list[str]]:
         return "turns", [self.turns] if isinstance(self.turns, str) else self.turns
+
+
+class ContinuationRequest(TextRequest):
+    """Request for continuations of texts; an empty text gives a new text."""
+
+    search: SearchOptions = SearchOptions()
+    max_tokens: int | None = Field(None, ge=1, le=MAX_REPLY_TOKENS, description="Length limit of the text, in tokens.")
+    nbest: int = Field(1, ge=1, description="Number of texts to write per text: the first one and its alternatives.")
 
 
 Head = Annotated[tuple[str, int], Strict(strict=False)]

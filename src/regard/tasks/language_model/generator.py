@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,17 +30,21 @@ class GeneratedText:
     score: float
     """Log-probability of the text, divided by its length penalty."""
     tokens: tuple[str, ...]
+    continuation: str
+    """The part of `text` that the model has written, after the beginning."""
     finished: bool
     """True if the model ended the text with EOS; False if the limit of tokens cut the text off."""
     alternatives: tuple[GeneratedText, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as JSON data. If there are alternatives, each has only `text` and `score`."""
-        found: dict[str, Any] = {"text": self.text, "score": round(self.score, 4), "finished": self.finished}
-        found["beginning"], found["tokens"] = self.beginning, list(self.tokens)
+        """The fields as JSON data. If there are alternatives, they have no `beginning` and no `tokens`."""
+        found: dict[str, Any] = {"text": self.text, "continuation": self.continuation}
+        found |= {"score": round(self.score, 4), "finished": self.finished}
         if self.alternatives:
-            found["alternatives"] = [{"text": one.text, "score": round(one.score, 4)} for one in self.alternatives]
-        return found
+            found["alternatives"] = [one.as_dict() for one in self.alternatives]
+            for one in found["alternatives"]:
+                del one["beginning"], one["tokens"]
+        return found | {"beginning": self.beginning, "tokens": list(self.tokens)}
 
 
 class TextGenerator:
@@ -77,17 +81,30 @@ class TextGenerator:
                 written.append(replace(best, alternatives=tuple(others)))
         return written
 
-    def stream(self, beginning: str = "", **search: Any) -> Iterator[str]:
-        """Yield a text in parts (the first is `beginning`) while greedy search or sampling writes it.
+    def stream(self, beginning: str = "", *, with_beginning: bool = True, **search: Any) -> Iterator[str]:
+        """Yield a text in parts while greedy search or sampling writes it.
 
-        Keywords override settings of [search]; beam search is refused.
+        The first parts are `beginning`; without `with_beginning`, they are left out. Keywords override settings of
+        [search]; beam search is refused.
         """
         settings = self._settings(search)
         check_search(settings, 1, False)
         if settings.beam_size > 1 and not settings.sample:
             raise SettingsError("beam search cannot stream its text; set search.beam_size = 1 or search.sample = true")
         searcher = Searcher([self.model], self.tokenizer, self.tokenizer, settings)
-        return spell(searcher.stream(self._input(beginning)), self.tokenizer)
+        parts = spell(searcher.stream(self._input(beginning)), self.tokenizer)
+        return parts if with_beginning else self._without(beginning, parts)
+
+    def _without(self, beginning: str, parts: Iterable[str]) -> Iterator[str]:
+        """Yield the parts of a text without its beginning and, if that ends in a space, without a space after it."""
+        left, is_first = len(self.tokenizer.decode(self.tokenizer.encode(beginning))), True
+        for part in parts:
+            new, left = part[left:], max(left - len(part), 0)
+            if new and is_first and beginning[-1:].isspace():
+                new = new.removeprefix(" ")
+            if new:
+                yield new
+                is_first = False
 
     def score(self, texts: Sequence[str]) -> list[TextScore]:
         """Compute the negative log-likelihood of each text. Windows of a long text are scored independently."""
@@ -107,8 +124,9 @@ class TextGenerator:
         return SearchInput(beginning, [], tuple(self.tokenizer.encode(beginning)))
 
     def _text(self, beginning: str, found: Hypothesis) -> GeneratedText:
-        tokens = tuple(map(self.tokenizer.token, found.tokens))
-        return GeneratedText(beginning, self.tokenizer.decode(found.tokens), found.score, tokens, found.ended)
+        tokens, text = tuple(map(self.tokenizer.token, found.tokens)), self.tokenizer.decode(found.tokens)
+        continuation = "".join(self._without(beginning, [text]))
+        return GeneratedText(beginning, text, found.score, tokens, continuation, found.ended)
 
 
 def load(run: str | Path | Run, *others: str | Path) -> TextGenerator:
