@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from regard.config import SearchSettings
 from regard.config.recipe import all_sections, describe, make_recipe, to_table, with_overrides
@@ -114,6 +114,8 @@ def add_setting(parser: Options, flag: str, path: str, metavar: str = "") -> Non
     kind, text = get_type_hints(settings)[key], brief(describe(settings)[key]).replace("%", "%%")
     if kind is bool:
         parser.add_argument(flag, action="store_true", default=None, dest=path, help=text)
+    elif get_origin(kind) is Literal:
+        parser.add_argument(flag, choices=get_args(kind), metavar=metavar, dest=path, help=text)
     else:
         parser.add_argument(flag, type=kind, metavar=metavar, dest=path, help=text)
 

@@ -276,6 +276,10 @@ class SearchSettings(CheckedSettings):
     """For word vocabularies: allow unknown words; each becomes a translation, or a copy, of the word it attends to."""
     ensemble_average: Literal["mean", "log-mean"] = "mean"
     """An ensemble averages the probabilities of its members, or their logarithms."""
+    lm_weight: NotNegative = 0.2
+    """With a language model (--lm): weight of its log-probabilities, which are added to those of the translator."""
+    lm_use: Literal["fusion", "rerank"] = "fusion"
+    """With a language model: add its log-probabilities in every step of the search, or only to the final hypotheses."""
     retry_failures: bool = True
     """Translate again with safer settings when the output is empty or repeats itself."""
     max_source_tokens: Count = 250

@@ -7,5 +7,5 @@ diverse.py          diverse beam search: groups with different outputs
 forced_decoding.py  the score of a given target
 constraints.py      constraints on the next token, used by all searches
 penalties.py        length and coverage penalties
-ensemble.py         several models that decode as one
+ensemble.py         several models that decode as one; shallow fusion with a language model
 """

@@ -1,6 +1,6 @@
-"""Ensembles: several models that decode as one. Their probabilities are averaged.
+"""Several models that decode as one: ensembles, and shallow fusion with a language model.
 
-The memory and the state of an ensemble are tuples of the memories and states of its models.
+The memory and the state are tuples of the memories and states of the models.
 """
 
 from __future__ import annotations
@@ -51,3 +51,28 @@ class Ensemble:
         if self.average == "log-mean":
             return log_probs.mean(0), states
         return log_probs.logsumexp(0) - math.log(len(self.members)), states
+
+
+@dataclass(frozen=True)
+class ShallowFusion:
+    """A decoder and a language model with the same vocabulary that decode as one (Gulcehre et al. 2015).
+
+    The score of a token is its log-probability by the decoder, plus `weight` times that by the language model. These
+    scores are not normalized: search with `Tokens(..., normalize=False)`.
+    """
+
+    decoder: Decodable
+    language_model: Decodable
+    weight: float
+
+    def encode(self, source: Any) -> Tree:
+        return self.decoder.encode(source), self.language_model.encode(source)
+
+    def start(self, memory: Tree) -> Tree:
+        return self.decoder.start(memory[0]), self.language_model.start(memory[1])
+
+    def step(self, token_BW: Tensor, state: Tree, memory: Tree) -> tuple[Tensor, Tree]:
+        """One decoding step: the scores [B, W, V] of the next token, and the next states of both models."""
+        logits_BWV, first = self.decoder.step(token_BW, state[0], memory[0])
+        prior_BWV, second = self.language_model.step(token_BW, state[1], memory[1])
+        return logits_BWV.log_softmax(-1).add(prior_BWV.log_softmax(-1), alpha=self.weight), (first, second)

@@ -62,13 +62,15 @@ class Tokens:
     end: int
     never: tuple[int, ...] = ()
     """Tokens that an output never contains: padding, the start and the unknown token. Their probability is zero."""
+    normalize: bool = True
+    """False if the logits are scores that a search adds up as they are (shallow fusion); none may be above 0."""
 
     def log_probs(self, logits: Tensor) -> Tensor:
         """Log-probabilities of the next token from its logits, which are overwritten; minus infinity for `never`."""
         if self.never:
             logits = logits.contiguous()  # an expanded view cannot be written into
             logits[..., list(self.never)] = -torch.inf
-        return logits.log_softmax(-1)
+        return logits.log_softmax(-1) if self.normalize else logits
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from regard.decoding.constraints import (
     SuppressTokens,
 )
 from regard.decoding.diverse import diverse_beam_search
-from regard.decoding.ensemble import Decodable, Ensemble
+from regard.decoding.ensemble import Decodable, Ensemble, ShallowFusion
 from regard.decoding.forced_decoding import force
 from regard.decoding.greedy import Choose, Sample, extend_paths, most_likely, sampling, stream
 from regard.decoding.hypothesis import Hypothesis, Tokens
@@ -116,13 +116,23 @@ class SearchInput:
 class Searcher:
     """Generates outputs with one model, or with an ensemble of models that share a vocabulary."""
 
-    def __init__(self, models: Sequence[Seq2Seq], source: Tokenizer, target: Tokenizer, settings: SearchSettings):
+    def __init__(
+        self,
+        models: Sequence[Seq2Seq],
+        source: Tokenizer,
+        target: Tokenizer,
+        settings: SearchSettings,
+        language_model: Seq2Seq | None = None,
+    ):
+        """`language_model`: takes part in every step (shallow fusion); its vocabulary must be that of `target`."""
         self.models, self.settings = models, settings
         self.decoder: Decodable = models[0] if len(models) == 1 else Ensemble(models, settings.ensemble_average)
         self.device = models[0].output.weight.device
         self.source_pad = source.pad
         unknown = () if settings.replace_unknown else (UNK,)
-        self.tokens = Tokens(SOS, EOS, never=(SOS, *unknown, target.pad))
+        self.tokens = Tokens(SOS, EOS, never=(SOS, *unknown, target.pad), normalize=language_model is None)
+        if language_model is not None:
+            self.decoder = ShallowFusion(self.decoder, language_model, settings.lm_weight)
         for token in settings.suppress_tokens:
             if token not in target.tokens:
                 known = nearest(token, target.tokens)

@@ -34,14 +34,15 @@ from regard.files import (
 from regard.registry import FORMATS
 from regard.run import Run, open_together
 from regard.tasks.translate.output import CHUNK, TranslationFile, chunks_as_they_come, translate_document
-from regard.terminal import Command, Parser, add_scoring, add_search, progress, search_settings
+from regard.terminal import Command, Options, Parser, add_scoring, add_search, add_setting, progress, search_settings
 from regard.training.signals import interruptible
 
 if TYPE_CHECKING:
     from regard.tasks.translate.engine import Quantization
     from regard.tasks.translate.translation import Translation
 
-Translate = Callable[[list[str]], list["Translation"]]
+Translate = Callable[..., list["Translation"]]
+"""Translates a list of texts; keywords are search settings."""
 
 MANY_LINES = 500
 """Minimum number of lines for which worker processes are started."""
@@ -139,7 +140,13 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object per line, with all details")
     parser.add_argument("--search-tree", action="store_true", help="with --json: every hypothesis of the beam search")
-    add_search(parser)
+    add_language_model(add_search(parser))
+
+
+def add_language_model(search: Options) -> None:
+    search.add_argument("--lm", default="", metavar="RUN", help="a language model of the target language")
+    add_setting(search, "--lm-weight", "search.lm_weight", "X")
+    add_setting(search, "--lm-use", "search.lm_use", "NAME")
 
 
 @interruptible()
@@ -239,7 +246,7 @@ def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, 
     from regard.tasks.translate.engine import open_fast
 
     opened.require_weights()
-    needs = [_flag(name) for name in ("ensemble", "prefix", "search_tree", "align") if getattr(options, name)]
+    needs = [_flag(name) for name in ("ensemble", "prefix", "search_tree", "align", "lm") if getattr(options, name)]
     settings = replace(opened.recipe.search, **search)
     quantization: Quantization = options.quantization or "int8"
     fast = open_fast(options.engine, opened, settings, needs, quantization=quantization, log=log)
@@ -251,7 +258,22 @@ def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, 
     hint = "; --workers 1 needs less memory"
     if options.out and not document_format(options) and not is_stream(Path(options.out)):
         hint += ", and --resume continues the translation"
-    return by_torch([options.run, *options.ensemble], options.workers, asked_for, hint), "torch"
+    runs = [options.run, *options.ensemble]
+    return by_torch(runs, options.workers, asked_for, hint, lm=use_language_model(options, opened, settings)), "torch"
+
+
+def use_language_model(options: argparse.Namespace, opened: Run, settings: SearchSettings) -> str:
+    """Return the folder of the language model in --lm, or ""; raise an error if it cannot be used with the run."""
+    for name in ("lm_weight", "lm_use"):
+        if not options.lm and getattr(options, f"search.{name}") is not None:
+            raise SettingsError(f"{_flag(name)} is for a language model: name its run with --lm")
+    if options.lm:
+        from regard.tasks.translate.language_model import check_language_model, find_language_model
+
+        own, target = find_language_model(options.lm).tokenizers[0], opened.tokenizers[1]
+        check_language_model(options.lm, own, target, settings, str(opened.folder))
+    lm: str = options.lm
+    return lm
 
 
 def log(message: str) -> None:
@@ -262,11 +284,12 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: str = "") -> Translate:
+def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: str = "", *, lm: str = "") -> Translate:
     """Return a function that translates texts with torch and the ensemble of `runs`, in `processes` processes.
 
     If `processes` is 0, they are one per core for many lines, otherwise one. `asked_for` has keyword arguments of
-    `Translator.translate`. `hint` is added to the error message if a worker process is killed.
+    `Translator.translate`; the function takes further ones. `hint` is added to the error message if a worker process is
+    killed. `lm` is the folder of a language model, or empty.
     """
     open_together(*runs)  # errors are reported once, not by every process
 
@@ -275,11 +298,11 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: s
 
     @cache
     def open_runs(count: int) -> Translator | Workers:
-        return Workers(runs, count, hint) if count > 1 else load(*runs)
+        return Workers(runs, count, hint, lm) if count > 1 else load(*runs, lm=lm)
 
-    def translate(texts: list[str]) -> list[Translation]:
+    def translate(texts: list[str], **more: Any) -> list[Translation]:
         count = processes or (usable_cores() if len(texts) >= MANY_LINES else 1)
-        return open_runs(count).translate(texts, **asked_for)
+        return open_runs(count).translate(texts, **asked_for, **more)
 
     return translate
 
@@ -291,7 +314,7 @@ def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Tran
     """
     file: str = options.file
     shaping = ("nbest", "prefix", "scores", "align", "json", "search_tree")
-    runs = [Run.open(folder) for folder in (options.run, *options.ensemble)]
+    runs = [Run.open(folder) for folder in (options.run, *options.ensemble, *([options.lm] if options.lm else []))]
     weights = [run.require_weights().stat() for run in runs]  # they change when a run is trained further
     job = {  # a file is continued only if this has not changed
         # The lines of a pipe are compared by `TranslationFile.rest_of_pipe`.
@@ -377,6 +400,7 @@ COMMANDS: dict[str, Command | str] = {
             "regard translate runs/en-de news.en --out news.de",
             "regard translate runs/en-de page.html --out page.de.html",
             "regard translate runs/en-de news.en --ensemble runs/en-de-2 --beam 8 --nbest 3 --json",
+            "regard translate runs/en-de news.en --lm runs/de --lm-weight 0.15",
         ),
     ),
     "score": Command(

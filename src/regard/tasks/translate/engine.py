@@ -48,8 +48,9 @@ SUPPORTED = {"beam_size", "length_penalty", "stop", "min_length", "max_length_ra
 """Search settings that CTranslate2 supports."""
 OUTSIDE = {"retry_failures", "max_source_tokens", "long_lines", "max_joined_tokens", "batch_tokens"}
 """Settings of retries, long texts and batches, which are handled outside the engine."""
-DEPENDENT = {"temperature", "top_k", "top_p", "epsilon_cutoff", "seed", "diversity_penalty", "ensemble_average"}
-"""Settings that have an effect only with `sample`, `beam_groups` or an ensemble, which need torch."""
+DEPENDENT = {"temperature", "top_k", "top_p", "epsilon_cutoff", "seed", "diversity_penalty", "ensemble_average",
+             "lm_weight", "lm_use"}  # fmt: skip
+"""Settings that have an effect only with `sample`, `beam_groups`, an ensemble or a language model, which need torch."""
 
 
 class EngineHypothesis(NamedTuple):

@@ -16,6 +16,7 @@ from regard.data.pairs import Languages, Pair, read_corpus
 from regard.errors import CorpusError, SettingsError
 from regard.files import chunks, read_lines, write_atomically
 from regard.run import Run
+from regard.tasks.translate.cli import add_language_model
 from regard.terminal import (
     QUIET,
     Command,
@@ -35,7 +36,7 @@ from regard.terminal import (
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from regard.tasks.translate.engine import EngineName
+    from regard.tasks.translate.cli import Translate
     from regard.tasks.translate.evaluate import System
     from regard.tasks.translate.translation import Translation
 
@@ -59,8 +60,15 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print JSON: bleu, chrf, ter, their signatures, and all details"
     )
+    parser.add_argument(
+        "--tune-lm-weight", action="store_true",
+        help="with --lm: only compare weights of the language model (use validation data)",
+    )  # fmt: skip
     search = add_search(parser)
-    search.description = "for both runs (default: each run's own settings), except --ensemble, which is for RUN"
+    add_language_model(search)
+    search.description = (
+        "for both runs (default: each run's own settings), except --ensemble and --lm, which are for RUN"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,6 +85,8 @@ def run(options: argparse.Namespace) -> int:
     if not pairs:
         raise CorpusError(options.source, "contains no sentence pairs; give another test set")
     texts = {one: list(read_lines(one)) for one in opened if isinstance(one, Path)}
+    if options.tune_lm_weight:
+        return tune_lm_weight(options, opened[0], pairs, search)
     for path, lines in texts.items():  # reported before a model is loaded
         if len(lines) != len(pairs):
             problem = f"the file ends after {len(lines):,} lines, but {options.source} has {len(pairs):,}"
@@ -89,8 +99,8 @@ def run(options: argparse.Namespace) -> int:
         if isinstance(one, Path):
             systems.append(System.of_texts(name, texts[one], pairs, languages.target))
         else:
-            joined = [] if place else options.ensemble
-            systems.append(_translated(name, one, pairs, search, joined, options.engine))
+            alone = options if not place else argparse.Namespace(**vars(options) | {"ensemble": [], "lm": ""})
+            systems.append(_translated(name, one, pairs, search, alone))
     with status("scoring"):
         test = {side: Path(getattr(options, side)).name for side in ("source", "target")}
         notes += [f"{one.name} was translated by {one.made['engine']}" for one in systems if "engine" in one.made]
@@ -117,10 +127,14 @@ def check(options: argparse.Namespace, opened: Sequence[Run | Path], search: Jso
         raise SettingsError(f"--examples must be 0 or more, not {options.examples}")
     if options.ensemble and not isinstance(opened[0], Run):
         raise SettingsError(f"--ensemble: {options.run} is a file of translations; give a run, or leave out --ensemble")
+    if options.lm and not isinstance(opened[0], Run):
+        raise SettingsError(f"--lm: {options.run} is a file of translations; give a run, or leave out --lm")
+    if options.tune_lm_weight and not options.lm:
+        raise SettingsError("--tune-lm-weight compares weights of a language model: name its run with --lm")
     if search and not any(isinstance(one, Run) for one in opened):
         raise SettingsError("search settings are only for runs, not for files of translations; leave them out")
     other = options.compare_with
-    if other and not options.ensemble and Path(options.run).resolve() == Path(other).resolve():
+    if other and not (options.ensemble or options.lm) and Path(options.run).resolve() == Path(other).resolve():
         raise SettingsError(f"--compare-with {other}: this is the same as {options.run}; give another run or file")
     if options.page:
         page = Path(options.page)
@@ -135,7 +149,10 @@ def check(options: argparse.Namespace, opened: Sequence[Run | Path], search: Jso
 
 def _names(options: argparse.Namespace) -> list[str]:
     """Return the names of the systems to score: the last parts of their paths, or whole paths if two are equal."""
-    systems = [[options.run, *options.ensemble], *([[options.compare_with]] if options.compare_with else [])]
+    systems = [
+        [options.run, *options.ensemble, *([options.lm] if options.lm else [])],
+        *([[options.compare_with]] if options.compare_with else []),
+    ]
     paths = {Path(one).resolve() for members in systems for one in members}
     is_unique = len({path.name for path in paths}) == len(paths)
     return [" + ".join(Path(one).resolve().name if is_unique else one for one in members) for members in systems]
@@ -151,33 +168,57 @@ def _languages(opened: Sequence[Run | Path]) -> tuple[Languages, list[str]]:
     return found[0], [f"the runs were trained for different languages: {named}"]
 
 
-def _translated(
-    name: str, run: Run, pairs: Sequence[Pair], search: Json, ensemble: list[str], engine: EngineName
-) -> System:
-    """Translate the test set `pairs` with a run, or with the ensemble of it and the runs `ensemble`.
+def _translated(name: str, run: Run, pairs: Sequence[Pair], search: Json, options: argparse.Namespace) -> System:
+    """Translate the test set `pairs` with a run, with the ensemble and the language model in the `options`, if any.
 
     `name` is the name of the system in the output, `search` has search settings that differ from those of the run.
     """
-    from regard.system import usable_cores
-    from regard.tasks.translate.cli import MANY_LINES, Translate, by_torch, log
+    from regard.tasks.translate.cli import log
     from regard.tasks.translate.engine import open_fast
     from regard.tasks.translate.evaluate import System
     from regard.tasks.translate.translation import texts_of
 
     wanted = replace(run.recipe.search, **search)
     made_by = "PyTorch, float32"
-    if fast := open_fast(engine, run, wanted, ["--ensemble"] if ensemble else [], log=log):
+    needs = [f"--{option}" for option in ("ensemble", "lm") if getattr(options, option)]
+    if fast := open_fast(options.engine, run, wanted, needs, log=log):
         made_by = "CTranslate2, int8"
         translate: Translate = partial(fast.translate, **search)
     else:
-        translate = by_torch([str(run.folder), *ensemble], usable_cores() if len(pairs) >= MANY_LINES else 1, search)
+        translate = _open_torch(run, pairs, search, options)
     answers: list[Translation] = []
     with progress("sentences", len(pairs), doing=name) as advance:
         for part in chunks((pair.source for pair in pairs), 500):
             answers += translate(part)
             advance(len(part))
-    made = {"arch": run.recipe.model.arch, "ensemble": ensemble, "engine": made_by, "search": asdict(wanted)}
+    made = {"arch": run.recipe.model.arch, "ensemble": options.ensemble, "engine": made_by, "search": asdict(wanted)}
+    made |= {"lm": options.lm} if options.lm else {}
     return System(name, texts_of(answers), [one.flags for one in answers], made)
+
+
+def _open_torch(run: Run, pairs: Sequence[Pair], search: Json, options: argparse.Namespace) -> Translate:
+    from regard.system import usable_cores
+    from regard.tasks.translate.cli import MANY_LINES, by_torch, use_language_model
+
+    lm = use_language_model(options, run, replace(run.recipe.search, **search)) if options.lm else ""
+    count = usable_cores() if len(pairs) >= MANY_LINES else 1
+    return by_torch([str(run.folder), *options.ensemble], count, search, lm=lm)
+
+
+def tune_lm_weight(options: argparse.Namespace, run: Run | Path, pairs: Sequence[Pair], search: Json) -> int:
+    """Print BLEU and chrF of `pairs` with several weights of the language model; returns the exit code."""
+    assert isinstance(run, Run)
+    from regard.tasks.translate.language_model import compare_weights
+
+    search = {name: value for name, value in search.items() if name != "lm_weight"}
+    rows = compare_weights(_open_torch(run, pairs, search, options), pairs)
+    if options.json:
+        print(json.dumps(rows))
+        return 0
+    best = max(rows, key=lambda row: row["bleu"])
+    show_table(["weight", "BLEU", "chrF"], ([f"{value:.2f}" for value in row.values()] for row in rows))
+    print(f"Highest BLEU: --lm-weight {best['lm_weight']:g}")
+    return 0
 
 
 # Output
@@ -305,6 +346,7 @@ COMMANDS = {
             "regard evaluate runs/en-de --source test.en --target test.de",
             "regard evaluate runs/new --compare-with runs/old --source test.en --target test.de --page scores.html",
             "regard evaluate theirs.de --source test.en --target test.de --json",
+            "regard evaluate runs/en-de --source valid.en --target valid.de --lm runs/de --tune-lm-weight",
         ),
     )
 }

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from regard.analysis.alignment import AlignmentHeads
     from regard.analysis.trace import Trace
     from regard.tasks.translate.alignment import Aligner
+    from regard.tasks.translate.language_model import TargetLanguageModel
 
 
 class Translator:
@@ -60,13 +61,15 @@ class Translator:
         scripts: Scripts = None,
         alignment: AlignmentHeads | None = None,
         dictionary: Mapping[str, str] | None = None,
+        language_model: TargetLanguageModel | None = None,
     ):
         """`source` and `target` are the tokenizers; `others` are further models, which form an ensemble with `model`.
 
         `scripts` are the writing systems of the target language; a translation in another script gets a flag.
         `alignment` selects the heads of `model` that align words; None means all cross-attention heads. `dictionary`
-        translates words that replace unknown words.
+        translates words that replace unknown words. `language_model` takes part in the search as `search.lm_use` says.
         """
+        self.language_model = language_model
         self.model, self.source, self.target = model, source, target
         self.search = search or SearchSettings()
         self.models, self.scripts, self.alignment = (model, *others), scripts, alignment
@@ -99,6 +102,8 @@ class Translator:
             raise SettingsError(
                 "search.replace_unknown needs a word vocabulary (tokenizer.kind = word); set it to false for this run"
             )
+        if self.language_model:
+            self.language_model.check(self.target, settings)
         aligner = self.aligner() if align else None
 
         def translate(parts: list[str]) -> list[Translation]:
@@ -190,12 +195,17 @@ class Translator:
         self, inputs: Sequence[SearchInput], settings: SearchSettings, nbest: int, tree: bool
     ) -> list[Translation]:
         """Translate tokenized inputs in batches of similar length, and return the results in the order of `inputs`."""
-        searcher = Searcher(self.models, self.source, self.target, settings)
+        fused = self.language_model if settings.lm_use == "fusion" else None
+        sorting = self.language_model if settings.lm_use == "rerank" else None
+        searcher = Searcher(self.models, self.source, self.target, settings, fused.model if fused else None)
         results = [Translation(one.text, "") for one in inputs]
         for indices in in_batches([len(one.ids) for one in inputs], settings.batch_tokens, skip_empty=True):
             batch = [inputs[index] for index in indices]
             states: list[BeamState] = []
-            found = searcher.search(batch, nbest, states.append if tree else None)
+            wanted = settings.beam_size if sorting else nbest
+            found = searcher.search(batch, wanted, states.append if tree else None)
+            if sorting:
+                found = sorting.rerank(found, self.target, settings)
             trees: Sequence[SearchTree | None] = [None] * len(batch)
             if tree:
                 trees = search_trees(states, len(batch), self.target.token)
@@ -221,11 +231,19 @@ class Translator:
                 results[index] = replace(results[index], text=text)
 
 
-def load(run: str | Path | Run, *others: str | Path) -> Translator:
-    """Load the model of a run folder. With `others` (runs with the same vocabulary), all form an ensemble."""
+def load(run: str | Path | Run, *others: str | Path, lm: str | Path = "") -> Translator:
+    """Load the model of a run folder. With `others` (runs with the same vocabulary), all form an ensemble.
+
+    `lm`: the run folder of a language model of the target language, for shallow fusion or reranking.
+    """
     from regard.analysis.alignment import read_choice
 
     folder, *members = open_together(run, *others)
+    prior = None
+    if lm:
+        from regard.tasks.translate.language_model import open_language_model
+
+        prior = open_language_model(lm)
     return Translator(
         folder.load_model(),
         *folder.tokenizers,
@@ -234,6 +252,7 @@ def load(run: str | Path | Run, *others: str | Path) -> Translator:
         scripts=target_scripts(folder),
         alignment=read_choice(folder.card.get("alignment"), str(folder.folder / CARD)),
         dictionary=folder.dictionary,
+        language_model=prior,
     )
 
 
@@ -244,18 +263,18 @@ _translator: Translator | RegardError | None = None
 
 
 class Workers:
-    """Translates in `count` processes; each opens `runs` (several form an ensemble).
+    """Translates in `count` processes; each opens `runs` (several form an ensemble), and the language model `lm`.
 
-    `hint` is appended to the error message if a process is killed.
+    `hint` is appended to the error message if a process is killed. Without a language model, `lm` is empty.
     """
 
-    def __init__(self, runs: Sequence[str | Path], count: int, hint: str = ""):
+    def __init__(self, runs: Sequence[str | Path], count: int, hint: str = "", lm: str | Path = ""):
         self.count, self.hint = count, hint
         self._pool = ProcessPoolExecutor(
             count,
             multiprocessing.get_context(START_METHOD),
             initializer=_start_worker,
-            initargs=(tuple(map(str, runs)), os.getpid(), plugins.files()),
+            initargs=(tuple(map(str, runs)), str(lm), os.getpid(), plugins.files()),
         )
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]:
@@ -274,14 +293,14 @@ class Workers:
         self._pool.shutdown(cancel_futures=True)
 
 
-def _start_worker(runs: tuple[str, ...], parent: int, plugin_files: Sequence[str]) -> None:
+def _start_worker(runs: tuple[str, ...], lm: str, parent: int, plugin_files: Sequence[str]) -> None:
     global _translator
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)
     try:
         for file in plugin_files:
             plugins.load(file)
-        _translator = load(*runs)
+        _translator = load(*runs, lm=lm)
     except RegardError as error:  # would break the pool if raised here; `_work` raises it
         _translator = error
 
