@@ -14,9 +14,9 @@ from regard.registry import TASKS
 from regard.tasks.training import Training, training_of
 from tests.surface.test_closures import ROOT, closure, ours
 
-MOST_MODULES = 61
+MOST_MODULES = 62
 """Of ours, that importing the training of a task may import. Lower it when it falls."""
-MORE_MODULES = {"translate": 75, "chat": 80, "language-model": 71}
+MORE_MODULES = {"translate": 76, "chat": 81, "language-model": 72}
 """The same for tasks that need more: those that validate by a search import decoding too."""
 BUILD_ON = {"chat": {"translate"}}
 """Tasks that may import others."""

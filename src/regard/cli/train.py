@@ -30,10 +30,11 @@ def configure(parser: Parser) -> None:
     task = next((after for word, after in pairwise(words) if word == "--task"), None)
     parser.add_argument("--task", dest="data.task", choices=TASKS, metavar="NAME", help=f"one of {', '.join(TASKS)}")
     add_data(parser, pairs=task in (None, DataSettings.task), pictures=task is None or find(task).reads_pictures)
-    add_run(parser).add_argument(
-        "--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau"
-    )
+    run = add_run(parser)
+    run.add_argument("--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau")
     parser.epilog = "regard settings lists every setting; regard train --task NAME --help shows the options of a task."
+    add_setting(run, "--tokenizer-from", "tokenizer.copy_from", "RUN")
+    add_setting(run, "--start-from", "train.start_from", "RUN")
     if task and "--help" in parser.arguments:
         from regard.cli.settings import task_help
 
@@ -235,6 +236,7 @@ COMMANDS = {
             "regard train --source memory.tmx --from en --to de --minutes 20",
             "regard train --task classify reviews.tsv --out runs/reviews",
             "regard train --task tag train.txt --test test.txt --out runs/chunks",
+            "regard train --task classify reviews.tsv --start-from runs/texts-masked",
             "regard train recipe.toml --set train.seed=2",
         ),
     ),

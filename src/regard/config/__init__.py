@@ -128,6 +128,8 @@ class TokenizerSettings(CheckedSettings):
     """Convert text to lower case before tokenizing. The case of the output is lost."""
     subword_regularization: Share = 0.0
     """Subword regularization in training: share of BPE merges dropped, or 1 / temperature of unigram sampling."""
+    copy_from: str = ""
+    """A run whose tokenizer is copied, with its kind and size; of two tokenizers, other tasks copy the target's."""
     special_tokens: tuple[str, ...] = ()
     """Strings that are always encoded as one token each; chat uses one to mark the end of a turn."""
 
@@ -147,6 +149,8 @@ class TrainSettings(CheckedSettings):
 
     seed: int = 1
     """The seed of the data order, the initial weights and dropout."""
+    start_from: str = ""
+    """A run with an encoder, e.g. a masked language model: its weights and its tokenizer are the starting point."""
     max_steps: Count = 100_000
     """Stop after this many steps."""
     max_minutes: NotNegative = 0.0
@@ -307,6 +311,8 @@ class ModelSettings(CheckedSettings):
     """What the network is: "seq2seq", "classifier", "tagger", "text-encoder" or "decoder"."""
     network: ClassVar[str] = ""
     """The network class: "Class" if it is in the same module as the settings, otherwise "package.module.Class"."""
+    has_encoder: ClassVar[bool] = False
+    """Whether the network has a Transformer encoder named "encoder" that can start from another run's weights."""
     about: ClassVar[str] = ""
     """Title, authors and year of the paper that describes the architecture; `regard info --arch` shows it."""
 

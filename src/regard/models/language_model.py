@@ -45,10 +45,6 @@ class LanguageModelSettings(ExpertBlockSettings, BlockSettings):
     def depths(self) -> tuple[int, ...]:
         return (self.layers,)
 
-    @property
-    def suits_muon(self) -> bool:
-        return True
-
     def kept_per_token(self, length: float) -> float:
         return ACTIVATIONS_PER_UNIT * self.layers * self.width
 

@@ -26,6 +26,7 @@ from regard.files import write_atomically
 from regard.layers.dropout import Rows
 from regard.models.base import Network
 from regard.run import Run
+from regard.tasks.start_from import copied_tokenizers
 from regard.text.tokenizer import Tokenizer, train_tokenizer
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import count_cost
@@ -144,13 +145,15 @@ class PreparedData(Generic[Train, Example]):
 def learn_tokenizer(
     run: Run, recipe: Recipe, texts: Iterable[str], log: Log, base: Run | None, unit: str = "tokens", **sizes: int
 ) -> None:
-    """Train a tokenizer on texts, or copy that of the run `base`, which is fine-tuned; write it into the new run.
+    """Train a tokenizer on texts, or copy that of another run, e.g. of the fine-tuned `base`; write it into `run`.
 
     Also writes the vocabulary size and `sizes` (e.g. the number of labels), which the network's constructor needs.
     `unit` is what the log calls the entries of the vocabulary.
     """
     if base:
         tokenizer = base.tokenizers[0]
+    elif copied := copied_tokenizers(recipe):
+        tokenizer = copied[1]
     else:
         log(f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} {unit} ({recipe.tokenizer.kind})")
         tokenizer = train_tokenizer(texts, recipe.tokenizer, recipe.train.seed)

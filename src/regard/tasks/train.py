@@ -32,6 +32,7 @@ from regard.system import peak_memory
 from regard.tasks.dataset import require_unchanged
 from regard.tasks.finetuning import compare_with_base, describe, describe_interval, score_base, with_interval
 from regard.tasks.report import last_part, write_report
+from regard.tasks.start_from import start_encoder, with_origin
 from regard.tasks.training import Examples, Training, training_of
 from regard.training.checkpoint import TrainingProgress, has_checkpoint, last_step
 from regard.training.device import check_memory, choose_device, measure_machine
@@ -124,7 +125,7 @@ def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, override
     Without a recipe file, settings that are not given are chosen to fit the data and the machine (the plan).
     `table`: settings by section; `overrides`: further settings such as "train.max_steps=9000".
     """
-    given = with_overrides(join_tables(read_table(recipe), table) if recipe else table, overrides)
+    given = with_origin(with_overrides(join_tables(read_table(recipe), table) if recipe else table, overrides))
     where = str(recipe) if recipe else "settings"
     checked = make_recipe(given, where=where)
     check(checked)
@@ -231,6 +232,10 @@ def _make(job: TrainingJob, folder: Path) -> PreparedRun:
             if job.base:
                 score_base(run, job.base, log)
                 run.write_weights(dict(job.base.load_network().named_parameters()))
+            elif job.recipe.train.start_from:
+                network = _random_model(run)
+                start_encoder(network, job.recipe)
+                run.write_weights(dict(network.named_parameters()))
             run.write_card(first_card(job, data))
             model = _first_model(run)
             unit = job.training.train_unit(job.recipe, data, model)
@@ -378,18 +383,23 @@ def log(message: str) -> None:
 
 
 def _first_model(run: Run) -> Network:
-    """The initial model of a run: the weights of the base run in fine-tuning, otherwise random weights.
+    """The initial model of a run: the weights that `_make` stored if they are from another run, else random weights.
 
     If there is a checkpoint, the trainer loads its weights later.
     """
     device = choose_device(run.recipe.train, this_group().local_rank)
-    if run.card.get("base") and not has_checkpoint(run.folder / "checkpoints"):
+    stored = run.card.get("base") or run.card.get("started_from")
+    if stored and not has_checkpoint(run.folder / "checkpoints"):
         return run.load_network().requires_grad_(True).to(device)
+    return _random_model(run).to(device)
+
+
+def _random_model(run: Run) -> Network:
     torch.manual_seed(run.recipe.train.seed)
     network = run.build_network()
     if run.recipe.train.zero_init_residual:
         zero_init_residual(network)
-    return network.to(device)
+    return network
 
 
 def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
@@ -456,6 +466,7 @@ def first_card(job: TrainingJob, data: Any) -> dict[str, Any]:
             for corpus in getattr(recipe.data, part)
         ],
         "base": job.base.folder.name if job.base else "",
+        "started_from": Path(recipe.train.start_from).name if recipe.train.start_from else "",
         "plugins": plugins.used_by(recipe),
         "plan": [asdict(choice) for choice in job.plan],
         "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},

@@ -152,7 +152,15 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
     def inherited(self, base: Run, given: Tables) -> dict[str, Any]:
         """The settings that fine-tuning takes over from the run `base`, by section. `given`: those of the user."""
         table = to_table(base.recipe)
-        by_data = ("max_minutes", "max_steps", "validate_every", "checkpoint_every", "patience", "precision")
+        by_data = (
+            "start_from",
+            "max_minutes",
+            "max_steps",
+            "validate_every",
+            "checkpoint_every",
+            "patience",
+            "precision",
+        )
         kept = ("task", *tasks.find(base.recipe.data.task).kept)
         table["data"] = {key: table["data"][key] for key in kept}
         table["train"] = {key: value for key, value in table["train"].items() if key not in by_data}

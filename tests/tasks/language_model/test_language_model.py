@@ -244,7 +244,7 @@ def test_little_time_gets_a_smaller_network():
 
 def test_an_lstm_gets_settings_of_its_own():
     chosen = plan_of(1_100_000, model={"arch": "lstm-lm"})
-    assert not chosen.keys() & {"model.heads", "model.ffn_width", "train.optimizer", "train.zero_init_residual"}
+    assert not chosen.keys() & {"model.heads", "model.ffn_width", "train.zero_init_residual"}
     assert (chosen["model.layers"], chosen["train.learning_rate"]) == (2, 0.003)
 
 

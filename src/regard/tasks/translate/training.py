@@ -29,6 +29,7 @@ from regard.tasks.dataset import open_store_folder, read_held_out
 from regard.tasks.reward_plan import data_of, plan_reward, wants_reward, without_objective
 from regard.tasks.rewards import find_reward, objective_of
 from regard.tasks.seq2seq import PairData, Seq2SeqTrainUnit
+from regard.tasks.start_from import copied_tokenizers
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.tasks.translate.data import PairExamples, prepare, write_dictionary, write_store
 from regard.tasks.translate.evaluate import bleu_metric, quick_scores, score_translations
@@ -159,7 +160,7 @@ class TranslateTraining(Training[PairExamples, PairData]):
         return Workload(amounts, corpus.length, passes, corpus.steps(recipe.train.batch_tokens))
 
     def prepare(self, run: Run, recipe: Recipe, examples: PairExamples, log: Log, base: Run | None) -> None:
-        prepare(run, recipe, examples, log, base.tokenizers if base else None)
+        prepare(run, recipe, examples, log, base.tokenizers if base else copied_tokenizers(recipe))
         source, target = run.tokenizers
         run.write_sizes(source_vocabulary=source.size, target_vocabulary=target.size)
         if self.has_dictionary and target.kind == "word" and recipe.model.attends:
