@@ -60,6 +60,8 @@ EXPORTS = {
     "ctranslate2": "regard.export.ctranslate2",
     "marian": "regard.export.marian",
     "onnx": "regard.export.onnx",
+    "pegasus": "regard.export.pegasus",
+    "hub": "regard.export.hub",
 }
 """Export formats: the name to give as --to, and the module that writes the format (see regard/export)."""
 

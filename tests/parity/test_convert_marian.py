@@ -16,7 +16,7 @@ import torch
 from regard.data.builtin import read_phrases
 from regard.export import export_run, import_model
 from regard.run import Run
-from regard.tasks.translate.translator import load
+from regard.tasks.translate.translator import Translator, load
 from regard.text.subword import MappedTokenizer
 from regard.text.tokenizer import EOS, SOS
 from tests.export.runs import random_recipe, random_run, sentences
@@ -54,8 +54,25 @@ def open_theirs(folder: Path) -> tuple[MarianMTModel, MarianTokenizer]:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_generate_writes_what_we_write(variant: str, tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", random_recipe(**VARIANTS[variant]))
-    model, theirs = open_theirs(export_run(run, "marian", tmp_path / "marian"))
-    ours = load(run.folder)
+    check_generated(*open_theirs(export_run(run, "marian", tmp_path / "marian")), load(run.folder))
+
+
+def test_pegasus_writes_what_we_write(tmp_path: Path) -> None:
+    """Transformers with pre-norm: opened by the names in the folder, as from a model hub."""
+    transformers = pytest.importorskip("transformers")
+    run = random_run(tmp_path / "run", random_recipe({"norm": "pre"}))
+    folder = export_run(run, "pegasus", tmp_path / "pegasus")
+    transformers.utils.logging.disable_progress_bar()
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    assert type(model).__name__ == "PegasusForConditionalGeneration"
+    check_generated(model, theirs, load(run.folder))
+
+
+def check_generated(model: Any, theirs: Any, ours: Translator) -> None:
+    """Their model and tokenizer must write what our translator writes."""
     for text, answer in zip(texts := sentences(4), ours.translate(texts, retry_failures=False), strict=True):
         ids = theirs(f" {text}  ")["input_ids"]
         assert ids == [*ours.source.encode(text), EOS]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard import models
-from regard.export.marian import pairs, stream_order, to_marian
+from regard.export.marian import pairs, stream_order, to_layout
 from regard.export.weights import to_ours
 from regard.models.transformer import Transformer
 from regard.models.transformer_settings import TransformerSettings as Settings
@@ -88,7 +88,9 @@ def test_encoder_states() -> None:
 
 def test_there_and_back_is_bit_identical() -> None:
     theirs = marian("relu")
-    back = to_marian(settings("relu"), dict(twin(theirs, "relu").named_parameters()), VOCABULARY)
+    back = to_layout(
+        settings("relu"), pairs(settings("relu")), dict(twin(theirs, "relu").named_parameters()), VOCABULARY
+    )
     del back["final_logits_bias"]
     assert back.keys() == weights(theirs).keys()
     assert all(torch.equal(back[name], weight) for name, weight in weights(theirs).items())

@@ -39,6 +39,7 @@ GENERAL = {
         "serve": ("regard.cli.serve", "serve runs with a web page and a REST API"),
         "export": ("regard.cli.export", "convert a run for other programs, e.g. CTranslate2, Marian, ONNX"),
         "import": ("regard.cli.export", "make a run of a published Marian model"),
+        "pull": ("regard.cli.export", "fetch a published run from a model hub"),
         "verify": ("regard.cli.info", "check the files of a run against their checksums"),
     },
 }

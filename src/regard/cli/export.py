@@ -9,6 +9,7 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
+from regard import hub
 from regard.config import Corpus
 from regard.config.recipe import find_task
 from regard.data.pairs import Pair, read_corpus
@@ -40,8 +41,13 @@ def configure(parser: Parser) -> None:
         by_format = {to: options[name] for to in EXPORTS if name in (options := export_format(to).OPTIONS)}
         choices = dict.fromkeys(choice for option in by_format.values() for choice in option.choices)
         first: Option = next(iter(by_format.values()))
-        text = f"{first.help}, for {', '.join(by_format)} (default: {first.choices[0]})"
-        parser.add_argument(f"--{name}", choices=tuple(choices), help=text)
+        text = f"{first.help}, for {', '.join(by_format)}"
+        if first.is_flag:
+            parser.add_argument(f"--{name}", action="store_const", const="yes", help=text)
+        elif first.choices:
+            parser.add_argument(f"--{name}", choices=tuple(choices), help=f"{text} (default: {first.choices[0]})")
+        else:
+            parser.add_argument(f"--{name}", metavar="TEXT", help=text)
     parser.add_argument(
         "--source",
         metavar="FILE",
@@ -55,7 +61,7 @@ def _option_names() -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    given = {name: value for name in _option_names() if (value := getattr(options, name)) is not None}
+    given = {name: value for name in _option_names() if (value := getattr(options, name.replace("-", "_"))) is not None}
     chosen = complete_options(options.to, given)
     quantization = chosen.get("quantization", "float32")
     if options.source and quantization == "float32":
@@ -69,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     pairs = _pairs_to_measure(opened, options) if quantization != "float32" else []
     with nullcontext() if options.out else exporting(opened):
         export_run(opened, options.to, folder, print, **chosen)
-    size = sum(path.stat().st_size for path in folder.iterdir())
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print(f"{folder}: {options.to}, {size / 1e6:.1f} MB")
     if quantization != "float32" and options.to in ENGINES:
         engine = import_module(ENGINES[options.to])
@@ -109,6 +115,19 @@ def run_import(options: argparse.Namespace) -> int:
     return 0
 
 
+def configure_pull(parser: Parser) -> None:
+    parser.add_argument("address", metavar="hf:OWNER/NAME", help="the address; @REVISION may follow")
+    parser.add_argument("--out", metavar="RUN", help="the run folder to make (default: runs/NAME)")
+
+
+def run_pull(options: argparse.Namespace) -> int:
+    out = options.out or Path("runs") / hub.repository_name(options.address)
+    made = hub.pull(options.address, out, print)
+    command = find_task(made.recipe.data.task).command
+    print(f'the run is in {made.folder}; try "regard {command} {made.folder}"')
+    return 0
+
+
 def _import_help() -> str:
     about = (f"{name}: {import_module(IMPORTS[name]).HELP}" for name in IMPORTS)
     needs = "\n".join(textwrap.fill(text, 98, initial_indent="  ", subsequent_indent="    ") for text in about)
@@ -118,13 +137,14 @@ def _import_help() -> str:
 
 COMMANDS = {
     "export": Command(
-        "Write a run in the format of another program: CTranslate2 (fast on a CPU), Marian in the layout of Hugging\n"
-        "Face transformers, or ONNX.",
+        "Write a run in the format of another program: CTranslate2 (fast on a CPU), Marian or Pegasus in the layout\n"
+        "of Hugging Face transformers, ONNX; or as a folder to publish on a model hub, without your text.",
         configure,
         run,
         examples=(
             "regard export runs/en-de --to ctranslate2 --quantization int8",
             "regard export runs/en-de --to marian --out marian-en-de",
+            "regard export runs/en-de --to hub --licence cc-by-4.0 --out publish",
         ),
     ),
     "import": Command(
@@ -135,5 +155,11 @@ COMMANDS = {
             "regard import marian opus-mt-en-de --out runs/opus-en-de",
             "regard import marian downloads/opus-mt-de-en",
         ),
+    ),
+    "pull": Command(
+        "Fetch a published run from a model hub. Every command accepts the run. No code is fetched or executed.",
+        configure_pull,
+        run_pull,
+        examples=("regard pull hf:owner/en-de", "regard pull hf:owner/en-de@v2 --out runs/theirs"),
     ),
 }

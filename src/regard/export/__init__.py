@@ -44,8 +44,13 @@ LOCK = ".convert.lock"  # file in a run folder, locked by the process that write
 class Option(NamedTuple):
     """An option of an export format, e.g. the quantization: its possible values and its help text."""
 
-    choices: tuple[str, ...]  # the first is the default
+    choices: tuple[str, ...]
+    """The first is the default. Empty: any text, by default none. ("no", "yes"): an option without a value."""
     help: str
+
+    @property
+    def is_flag(self) -> bool:
+        return self.choices == ("no", "yes")
 
 
 def export_format(name: str) -> ModuleType:
@@ -81,14 +86,16 @@ def complete_options(name: str, given: Mapping[str, str]) -> dict[str, str]:
             others = [other for other in EXPORTS if option in export_format(other).OPTIONS]
             hint = f"it is an option of {', '.join(others)}" if others else "no format has such an option"
             raise SettingsError(f"{name} has no option {option}; {hint}")
-        if value not in known[option].choices:
+        if known[option].choices and value not in known[option].choices:
             raise SettingsError(f"{option} {value}: choose from {', '.join(known[option].choices)}")
-    return {option: given.get(option, known[option].choices[0]) for option in known}
+    return {name: given.get(name, option.choices[0] if option.choices else "") for name, option in known.items()}
 
 
 def folder_name(name: str, options: Mapping[str, str]) -> str:
-    """Folder name of an export inside a run folder: format `name` and values of its options, e.g. ctranslate2-int8."""
-    return "-".join([name, *options.values()])
+    """Folder name of an export inside a run folder: format `name` and chosen values, e.g. ctranslate2-int8."""
+    known = export_format(name).OPTIONS
+    chosen = [value for key, value in options.items() if known[key].choices and not known[key].is_flag]
+    return "-".join([name, *chosen])
 
 
 def export_run(run: Run, name: str, folder: Path, log: Log = lambda line: None, **options: str) -> Path:

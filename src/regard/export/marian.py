@@ -15,7 +15,7 @@ applies the penalty to logits.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,19 +78,30 @@ RENORMALIZE = "renormalize_logits"
 
 
 def obstacle(recipe: Recipe) -> str:
-    if reason := transformer_obstacle(recipe, "Marian", "Marian attends to the whole sentence"):
+    def further(model: TransformerSettings) -> dict[str, bool]:
+        return {'model.norm = "pre"; Marian normalizes after each sub-layer': model.norm == "pre"}
+
+    return layout_obstacle(recipe, "Marian", further)
+
+
+def layout_obstacle(recipe: Recipe, program: str, further: Callable[[TransformerSettings], Mapping[str, bool]]) -> str:
+    """Why a run cannot be exported to `program`, one of the Transformers with sinusoids in `transformers`.
+
+    `further` returns more reasons for a model, each with whether it applies.
+    """
+    if reason := transformer_obstacle(recipe, program, f"{program} attends to the whole sentence"):
         return reason
     model, tokenizer = transformer_settings(recipe), recipe.tokenizer
     places = model.positional_encoding
     uneven = model.head_width not in (0, model.width / model.heads)
     obstacles = {
-        f'model.norm = "{model.norm}"; Marian normalizes after each sub-layer': model.norm == "pre",
-        f'model.positional_encoding = "{places}"; Marian adds sinusoids': places != "sinusoidal",
-        f'model.position_mode = "{model.position_mode}"; Marian adds positions': model.position_mode != "add",
-        f'model.activation = "{model.activation}"; Marian has no gated layer': model.activation == "swiglu",
-        f"model.head_width = {model.head_width}; Marian's head width is model.width / model.heads": uneven,
-        f'tokenizer.kind = "{tokenizer.kind}"; Marian uses SentencePiece': tokenizer.kind in ("word", "character"),
-        "tokenizer.lowercase = true; Marian's tokenizer cannot lowercase": tokenizer.lowercase,
+        **further(model),
+        f'model.positional_encoding = "{places}"; {program} adds sinusoids': places != "sinusoidal",
+        f'model.position_mode = "{model.position_mode}"; {program} adds positions': model.position_mode != "add",
+        f'model.activation = "{model.activation}"; {program} has no gated layer': model.activation == "swiglu",
+        f"model.head_width = {model.head_width}; {program}'s head width is model.width / model.heads": uneven,
+        f'tokenizer.kind = "{tokenizer.kind}"; {program} uses SentencePiece': tokenizer.kind in ("word", "character"),
+        f"tokenizer.lowercase = true; {program}'s tokenizer cannot lowercase": tokenizer.lowercase,
     }
     return next((reason for reason, applies in obstacles.items() if applies), "")
 
@@ -114,29 +125,51 @@ def stream_order(width: int) -> Tensor:
 
 def write(run: Run, folder: Path, log: Log) -> None:
     """Write a folder that `transformers` opens as MarianMTModel and MarianTokenizer."""
+    settings = transformer_settings(run.recipe)
+    config = {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "normalize_before": False,
+        "share_encoder_decoder_embeddings": settings.tie_embeddings == "all",
+        "tie_word_embeddings": settings.tie_embeddings != "none",
+        "decoder_vocab_size": run.tokenizers[1].size,
+    }
+    write_layout(run, folder, log, pairs(settings), config)
+
+
+def write_layout(run: Run, folder: Path, log: Log, names: Iterable[NamePair], config: Mapping[str, Any]) -> None:
+    """Write the folder of a model of `transformers`: weights by these `names`, configuration, search, tokenizers.
+
+    `config`: the values of config.json that depend on the class of the model.
+    """
     from safetensors.torch import save_file
 
     settings = transformer_settings(run.recipe)
     source, target = run.tokenizers
-    weights = to_marian(settings, dict(run.load_model().named_parameters()), target.size)
+    weights = to_layout(settings, names, dict(run.load_model().named_parameters()), target.size)
     search, lost = to_generation(run.recipe.search, target)
     generation = {**_special_ids(target), "max_length": LONGEST // 2, **search}
-    with export_folder(run, folder, {"format": "marian", "tokenizer": source.kind}) as draft:
+    with export_folder(run, folder, {"format": config["model_type"], "tokenizer": source.kind}) as draft:
         save_file(weights, draft / "model.safetensors", metadata={"format": "pt"})
-        write_json(draft / "config.json", _config(settings, source, target))
+        write_json(draft / "config.json", {**_config(settings, source, target), **config})
         write_json(draft / "generation_config.json", generation)
         _write_tokenizers(draft, run.recipe, source, target)
     if lost:
         log(f"not exported, because `generate` of transformers has no such setting: {', '.join(lost)}")
 
 
-def to_marian(settings: TransformerSettings, weights: Mapping[str, Tensor], vocabulary: int) -> dict[str, Tensor]:
-    """Convert our weights to Marian's names and order of dimensions. `vocabulary`: number of target tokens."""
+def to_layout(
+    settings: TransformerSettings, names: Iterable[NamePair], weights: Mapping[str, Tensor], vocabulary: int
+) -> dict[str, Tensor]:
+    """Convert our weights to the `names` of transformers and its order of dimensions.
+
+    `vocabulary`: number of target tokens.
+    """
     import torch
 
     rest = fill_heads(settings, weights, dict.fromkeys(settings.attentions, settings.heads))
     bias_V = rest.pop("output.bias", torch.zeros(vocabulary))
-    named = to_theirs(pairs(settings), rest, stream_order(settings.width)) | {BIAS: bias_V[None]}
+    named = to_theirs(names, rest, stream_order(settings.width)) | {BIAS: bias_V[None]}
     return {name: tensor.detach().contiguous() for name, tensor in named.items()}
 
 
@@ -215,8 +248,6 @@ def _config(settings: TransformerSettings, source: Tokenizer, target: Tokenizer)
         for name, value in {"layers": layers, "attention_heads": settings.heads, "ffn_dim": settings.ffn_width}.items()
     }
     return {
-        "architectures": ["MarianMTModel"],
-        "model_type": "marian",
         "d_model": settings.width,
         **sides,
         "activation_function": settings.activation,
@@ -226,12 +257,8 @@ def _config(settings: TransformerSettings, source: Tokenizer, target: Tokenizer)
         "max_position_embeddings": LONGEST,
         "scale_embedding": True,
         "static_position_embeddings": True,
-        "normalize_before": False,
         "normalize_embedding": False,
-        "share_encoder_decoder_embeddings": settings.tie_embeddings == "all",
-        "tie_word_embeddings": settings.tie_embeddings != "none",
         "vocab_size": source.size,
-        "decoder_vocab_size": target.size,
         **_special_ids(target),
         "dtype": "float32",
     }

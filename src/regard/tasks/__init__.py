@@ -82,6 +82,12 @@ class Task(NamedTuple):
     """Settings that are an error for this task, e.g. "train.r_drop"."""
     kept: tuple[str, ...] = ()
     """Settings of [data] that fine-tuning copies from the run that is fine-tuned."""
+    files: tuple[str, ...] = ()
+    """Files of a run, besides those of every task, that the predictor reads and that hold no text of the user."""
+    text_files: tuple[str, ...] = ()
+    """Files of a run that the predictor reads and that hold text of the user, e.g. a knowledge base."""
+    pipeline_tag: str = ""
+    """The name of the task on model hubs, e.g. "translation"."""
 
 
 def find(name: str, where: str = "data.task") -> Task:
@@ -130,10 +136,12 @@ def single_file(corpus: Corpus, content: str) -> Path:
 def load(run: Run | str | Path, *others: str | Path) -> Any:
     """Open a trained run and return its predictor, which depends on the task: a Translator, Chatbot, Classifier, ...
 
-    Translation and chat runs can form an ensemble: `others` are its other members.
+    `run` may also be the address of a published run, "hf:OWNER/NAME", which is fetched. Translation and chat runs can
+    form an ensemble: `others` are its other members.
     """
+    from regard import hub
     from regard.run import Run
 
-    opened = Run.open(run)
+    opened = Run.open(hub.fetch(run) if hub.is_address(run) else run)
     task = find(opened.recipe.data.task)
     return part(task.name, task.module).load(opened, *others)

@@ -35,4 +35,5 @@ TASK = Task(
         "loss": "loss {:.3f}",
     },
     kept=("source_language", "target_language", "max_length"),
+    pipeline_tag="text-generation",
 )

@@ -28,4 +28,5 @@ TASK = Task(
     },
     unit="documents",
     unsupported=("train.r_drop", "train.fsdp", "train.expert_parallel"),
+    pipeline_tag="text-classification",
 )

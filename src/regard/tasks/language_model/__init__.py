@@ -32,4 +32,5 @@ TASK = Task(
         "bits_per_byte": "{:.3f} bits per byte",
         "loss": "loss {:.3f}",
     },
+    pipeline_tag="text-generation",
 )

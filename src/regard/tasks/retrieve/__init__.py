@@ -28,4 +28,7 @@ TASK = Task(
     },
     unit="pairs",
     unsupported=("train.r_drop", "train.fsdp", "train.expert_parallel", "train.label_smoothing"),
+    files=("vectors.safetensors",),
+    text_files=("knowledge.jsonl",),
+    pipeline_tag="sentence-similarity",
 )

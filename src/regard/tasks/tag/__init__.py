@@ -29,4 +29,5 @@ TASK = Task(
     },
     unit="words",
     unsupported=("train.r_drop", "train.fsdp", "train.expert_parallel", "tokenizer.subword_regularization"),
+    pipeline_tag="token-classification",
 )

@@ -30,4 +30,5 @@ TASK = Task(
         "loss": "loss {:.3f}",
     },
     kept=("source_language", "target_language"),
+    pipeline_tag="translation",
 )

@@ -215,9 +215,9 @@ class TranslateTraining(Training[PairExamples, PairData]):
         from regard.export import exportable
 
         reasons = exportable(recipe)
-        if all(reasons.values()):
-            return (f"note: this run cannot be exported: {'; '.join(dict.fromkeys(reasons.values()))}",)
-        return [f"note: no export to {name}: {reason}" for name, reason in reasons.items() if reason]
+        possible = ", ".join(name for name, reason in reasons.items() if not reason)
+        others = [f"{name} ({reason})" for name, reason in reasons.items() if reason]
+        return [f"note: can be exported to {possible}; not to {', '.join(others)}"] if others else []
 
     def folder(self, recipe: Recipe) -> Path:
         """Return the default run folder: runs/SOURCE-TARGET, e.g. runs/en-de, or runs/ARCH if a language is not set."""
