@@ -21,6 +21,9 @@ from regard.errors import UnwritableError
 STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Signals that ask a process to end: Ctrl-C, system shutdown, and (not on Windows) a closed terminal."""
 
+HANGUP = getattr(signal, "SIGHUP", None)
+"""The signal of a closed terminal; not every system has it."""
+
 START_METHOD = "spawn"
 """How worker processes start. All systems support it; a forked process may hang, because torch has threads."""
 

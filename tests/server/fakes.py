@@ -150,6 +150,9 @@ class FakeRuns:
         first, second = ("it", "en") if "ciao" in text else ("en", "it")
         return [{"language": first, "confidence": 90.0}, {"language": second, "confidence": 10.0}]
 
+    async def follow(self) -> None:
+        """Nothing changes."""
+
     async def close(self) -> None:
         self.closed += 1
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.server import batching as batcher_module
-from regard.server.batching import DECAY, DEFAULT_WAIT, Batcher, Closing, QueueFull, Throughput, TooLate
+from regard.server.batching import CLIENT, DECAY, DEFAULT_WAIT, Batcher, Closing, QueueFull, Throughput, TooLate
 
 PATIENCE = 20
 """Seconds after which a test that hangs fails."""
@@ -535,3 +535,58 @@ def test_memory_does_not_grow():
         return grown
 
     assert run(scenario()) < 30_000
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Clients
+
+
+def of(client, batcher, *items):
+    """Submit items as this client."""
+    before = CLIENT.set(client)
+    try:
+        return asyncio.create_task(batcher.submit(items))  # copies the context
+    finally:
+        CLIENT.reset(before)
+
+
+def test_clients_take_turns_whatever_the_number_of_their_requests():
+    workshop = Workshop(is_open=False)
+
+    async def scenario():
+        batcher = make_batcher(workshop, size=1, most_waiting=100)
+        tasks = [of("many", batcher, f"many {number}") for number in range(8)]
+        await settle()
+        tasks += [of("one", batcher, f"one {number}") for number in range(2)] + [of("two", batcher, "two 0")]
+        await settle()
+        workshop.gate.set()
+        await asyncio.gather(*tasks)
+        await batcher.close()
+
+    run(scenario())
+    order = [item for [item] in workshop.batches]
+    assert order[:6] == ["many 0", "many 1", "one 0", "two 0", "many 2", "one 1"]
+    assert sorted(order) == sorted([*(f"many {number}" for number in range(8)), "one 0", "one 1", "two 0"])
+
+
+def test_a_queue_that_one_client_fills_accepts_another_client():
+    workshop = Workshop(is_open=False)
+
+    async def scenario():
+        batcher = make_batcher(workshop, size=1, most_waiting=4)
+        tasks = [of("many", batcher, f"many {number}") for number in range(5)]
+        await settle()
+        assert batcher.waiting == 4
+        refused = of("many", batcher, "too many")
+        accepted = [of("one", batcher, "one"), of("two", batcher, "two")]
+        beyond = of("three", batcher, "three")  # the reserve is bounded
+        await settle()
+        for task in (refused, beyond):
+            with pytest.raises(QueueFull):
+                await task
+        workshop.gate.set()
+        assert await asyncio.gather(*accepted) == [[("done", "one")], [("done", "two")]]
+        await asyncio.gather(*tasks)
+        await batcher.close()
+
+    run(scenario())

@@ -7,8 +7,10 @@ import time
 import pytest
 
 from regard.errors import SettingsError
+from regard.server.api_keys import ApiKeys, add_key
 from regard.server.app import create_app
 from regard.server.middleware import RequestLimits
+from regard.server.middleware import client_of as client_of_request
 from regard.server.settings import ServerSettings
 from tests.server.fakes import FakeRuns, client_of
 
@@ -50,6 +52,10 @@ class Wire:
 
     async def send(self, message):
         self.sent.append(message)
+
+    @property
+    def both(self):
+        return self.receive, self.send
 
     @property
     def status(self):
@@ -151,7 +157,9 @@ def test_a_cancellation_from_outside_goes_through():
 
 HOSTS = {
     "localhost": 200, "localhost:5000": 200, "127.0.0.1:80": 200, "[::1]:5000": 200, "LOCALHOST": 200,
-    "evil.example": 421, "localhost.evil.example": 421, "": 421, "[::1": 421, "127.0.0.1.nip.example": 421,
+    "evil.example": 421, "localhost.evil.example": 421, "": 421, "[::1": 400,
+    "evil@localhost": 400, "localhost/evil": 400, "localhost#.evil": 400,
+    "127.0.0.1.nip.example": 421,
 }  # fmt: skip
 
 
@@ -169,6 +177,60 @@ def test_other_names_can_be_allowed():
         assert client.get("/health", headers={"Host": "anything.example"}).status_code == 200
     with client_of(allow_host=("*",)) as client:
         assert client.get("/health", headers={"Host": "anything.example"}).status_code == 200
+
+
+def test_a_request_has_one_host():
+    with client_of() as client:
+        twice = [("Host", "localhost"), ("Host", "localhost")]
+        assert client.get("/health", headers=twice).status_code == 400
+
+
+def test_pages_of_other_sites_in_old_browsers_are_kept_out():
+    with client_of() as client:
+        for origin, status in {"https://evil.example": 403, "null": 403, "http://localhost": 200}.items():
+            assert client.post("/translate", data=TEXT, headers={"Origin": origin}).status_code == status
+
+
+ADDRESSES = {
+    "192.0.2.7": "192.0.2.7",
+    "2001:db8::1": "2001:db8::/64",
+    "2001:db8::ffff:2": "2001:db8::/64",
+    "pipe": "pipe",
+}
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_clients_are_told_apart_by_key_or_address(address, tmp_path):
+    key = add_key(tmp_path / "keys")
+    keys = ApiKeys.read(tmp_path / "keys")
+    scope = scope_of() | {"client": (address, 1)}
+    assert client_of_request(scope, keys) == ADDRESSES[address]
+    scope["headers"] = [(b"authorization", b"Bearer rg-00000000-wrong")]
+    assert client_of_request(scope, keys) == ADDRESSES[address]  # not a client of its own for each wrong key
+    scope["headers"] = [(b"authorization", f"Bearer {key}".encode())]
+    assert client_of_request(scope, keys) == f"key {key}"
+    assert client_of_request(scope) == ADDRESSES[address]
+
+
+def test_open_requests_of_one_client_leave_room_for_others():
+    async def scenario():
+        async def endless(scope, receive, send):
+            await asyncio.sleep(60)
+
+        limits, statuses = RequestLimits(endless, ServerSettings(requests=2)), {}
+        opened = [asyncio.create_task(limits(scope_of() | {"client": ("a", 1)}, *Wire().both)) for _ in range(2)]
+        await asyncio.sleep(0)
+        for client in ("a", "b"):
+            wire = Wire()
+            task = asyncio.create_task(limits(scope_of() | {"client": (client, 1)}, *wire.both))
+            await asyncio.sleep(0.01)
+            statuses[client] = wire.status
+            opened.append(task)
+        for task in opened:
+            task.cancel()
+        assert statuses == {"a": 503, "b": None}
+
+    asyncio.run(scenario())
 
 
 def test_pages_of_other_sites_are_kept_out():

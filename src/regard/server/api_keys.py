@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import logging
 import os
 import re
 import secrets
@@ -16,14 +17,15 @@ from pathlib import Path
 
 from regard.errors import SettingsError
 
+logger = logging.getLogger("regard.server")
 _KEY = re.compile(r"rg-(?P<name>[0-9a-f]{8})-(?P<secret>[A-Za-z0-9_-]{43})")
 
 
 class ApiKeys:
     """The salted hashes of the API keys in a key file; `is_valid` checks a client's key against them."""
 
-    def __init__(self, hashes: dict[str, tuple[bytes, bytes]]):
-        self._hashes = hashes  # salt and hash by the name of the key
+    def __init__(self, hashes: dict[str, tuple[bytes, bytes]], path: str | Path = ""):
+        self._hashes, self._path = hashes, path  # salt and hash by the name of the key
         # Checking an unknown name must take as long as checking a known one.
         self._decoy = (secrets.token_bytes(16), secrets.token_bytes(32))
 
@@ -47,7 +49,14 @@ class ApiKeys:
                     ) from None
         if not hashes:
             raise SettingsError(f'{path}: contains no key; "regard serve --new-key {path}" adds one')
-        return cls(hashes)
+        return cls(hashes, path)
+
+    def reload(self) -> None:
+        """Read the file again; if this fails, the keys stay as they are."""
+        try:
+            self._hashes = ApiKeys.read(self._path)._hashes
+        except SettingsError as error:
+            logger.error("%s", error)
 
     def is_valid(self, key: str) -> bool:
         if not (found := _KEY.fullmatch(key)):

@@ -50,16 +50,24 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
         headers = ["Authorization", "Content-Type"]
         layers.append(Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=headers))
     layers += [
-        Middleware(RequestLimits, settings=settings, full_for=runs.full_for),
+        Middleware(RequestLimits, settings=settings, full_for=runs.full_for, keys=keys),
         Middleware(FastPath, service=service, routes=fast_routes(tasks)),
     ]
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         releasing = asyncio.create_task(release_memory_regularly(runs.batches))
+        following = asyncio.create_task(runs.follow())
         yield
         releasing.cancel()
+        following.cancel()
         await runs.close()
+
+    async def reload() -> None:
+        """Read the API keys and open the runs again."""
+        if keys is not None:
+            keys.reload()
+        await runs.reload()
 
     app = FastAPI(
         title="Regard",
@@ -75,6 +83,7 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
         exception_handlers=dict.fromkeys(EXPECTED, handle_error),
     )
     app.state.service = service
+    app.state.reload = reload
     app.add_api_route("/metrics", give_metrics, include_in_schema=False)
     for router in (libretranslate.router, v1.router, tasks, openai.router, completions.router, page_routes()):
         app.include_router(router)

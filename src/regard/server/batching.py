@@ -2,7 +2,8 @@
 
 A request has one or more items. If a thread is free, a request starts at once; if all threads are busy, its items wait
 for the next batches. A batch takes the first waiting item of each request, then the second item of each, and so on, so
-that a request of 500 items does not block a request of one item. A refused client gets the number of seconds to wait.
+that a request of 500 items does not block a request of one item. Clients take turns in the same way, so that a client
+with many requests does not block the others: see `CLIENT`. A refused client gets the number of seconds to wait.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from math import inf
@@ -24,6 +26,10 @@ LOOKAHEAD = 4
 """The items of a batch of size n are chosen from the next LOOKAHEAD * n waiting items."""
 FULL_SECONDS = 1.0
 """For this many seconds after the queue was full, only half as many requests may wait."""
+CLIENT: ContextVar[str] = ContextVar("client", default="")
+"""Who sent the current request. Each client has the same share of a queue, whatever the number of its requests."""
+RESERVE = 1.5
+"""A client without waiting requests may fill a queue up to this many times its limits, which other clients reached."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -128,7 +134,7 @@ class Batcher(Generic[Item, Result]):
             return []
         loop = asyncio.get_running_loop()
         weights = dict(enumerate(map(self._weigh, items)))
-        request = _Request(items, weights, key, on_result, loop.create_future(), loop.time())
+        request = _Request(items, weights, key, on_result, loop.create_future(), loop.time(), CLIENT.get())
         self._admit(request)
         self._start()
         clock = asyncio.timeout(deadline)
@@ -189,18 +195,25 @@ class Batcher(Generic[Item, Result]):
 
     def _request_limit(self) -> float:
         """Number of requests that may wait now: `most_requests`, or half of it if the queue was full recently."""
+        if self._reserve() > 1:
+            return self.most_requests
         was_full = asyncio.get_running_loop().time() - self._full_at < FULL_SECONDS
         return self.most_requests / 2 if was_full else self.most_requests
+
+    def _reserve(self) -> float:
+        """Factor on the limits for the current client."""
+        return 1.0 if any(request.client == CLIENT.get() for request in self._queue) else RESERVE
 
     def _excess(self, items: int, weight: float) -> float:
         """Share (0 to 1) of the waiting work that must be done before the queue can accept another request.
 
         `items` is the number of items of this new request, and `weight` is their total weight.
         """
+        reserve = self._reserve()
         excess = max(
-            (self.waiting + items - self.most_waiting) / max(self.waiting, 1),
-            (len(self._queue) + 1 - self._request_limit()) / max(len(self._queue), 1),
-            (self.waiting_weight + weight - self.most_weight) / max(self.waiting_weight, 1e-9),
+            (self.waiting + items - reserve * self.most_waiting) / max(self.waiting, 1),
+            (len(self._queue) + 1 - reserve * self._request_limit()) / max(len(self._queue), 1),
+            (self.waiting_weight + weight - reserve * self.most_weight) / max(self.waiting_weight, 1e-9),
         )
         return min(max(excess, 0.0), 1.0)
 
@@ -220,12 +233,12 @@ class Batcher(Generic[Item, Result]):
     def _take(self) -> list[_Place[Item, Result]]:
         """Remove the items of the next batch from the queue and return them.
 
-        The first half of the batch are the next items, taken from the requests in turn (`_round_robin`). To reduce
+        The first half of the batch are the next items, taken from clients and requests in turn (`_in_turn`). To reduce
         padding, the second half are those of the next `LOOKAHEAD` * size items whose weight is nearest to the mean
         weight of the first half. All items belong to requests with the same `key`.
         """
         same_key = [request for request in self._queue if request.key == self._queue[0].key]
-        candidates = list(islice(_round_robin(same_key), LOOKAHEAD * self.size))
+        candidates = list(islice(_in_turn(same_key), LOOKAHEAD * self.size))
         share = -(-(self.waiting + self.working) // self.threads)  # an even share for each thread
         size = min(self.size, share, len(candidates))
         sure = -(-size // 2)
@@ -234,10 +247,11 @@ class Batcher(Generic[Item, Result]):
         others.sort(key=lambda place: abs(place.weight - middle))  # stable: among equals, the oldest first
         batch += others[: size - sure]
         self._remove(batch)
-        served = {id(place.request) for place in batch}
+        requests = {id(place.request) for place in batch}
+        clients = {place.request.client for place in batch}
         waiting = [request for request in self._queue if request.unstarted]
-        # Requests that had a turn go to the back.
-        self._queue = sorted(waiting, key=lambda request: id(request) in served)
+        # Clients and requests that had a turn go to the back.
+        self._queue = sorted(waiting, key=lambda request: (request.client in clients, id(request) in requests))
         return batch
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -285,6 +299,7 @@ class _Request(Generic[Item, Result]):
     on_result: Callable[[int, Result], None] | None
     answered: asyncio.Future[list[Result]]
     arrived: float
+    client: str = ""
     results: dict[int, Result] = field(default_factory=dict)
 
     def take(self, number: int, outcome: Result | Exception) -> None:
@@ -315,6 +330,15 @@ def _round_robin(requests: Sequence[_Request[Item, Result]]) -> Iterator[_Place[
         for request, number in zip(requests, numbers, strict=True):
             if number is not None:
                 yield _Place(request, number, request.unstarted[number])
+
+
+def _in_turn(requests: Sequence[_Request[Item, Result]]) -> Iterator[_Place[Item, Result]]:
+    """Yield one unstarted item of each client, then another one of each, and so on."""
+    by_client: dict[str, list[_Request[Item, Result]]] = {}
+    for request in requests:
+        by_client.setdefault(request.client, []).append(request)
+    for places in zip_longest(*map(_round_robin, by_client.values())):
+        yield from (place for place in places if place is not None)
 
 
 def _attempt(work: Callable[[list[Item]], list[Result]], items: list[Item]) -> list[Result | Exception]:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
+import re
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.server.batching import QueueFull
+from regard.server.api_keys import ApiKeys
+from regard.server.batching import CLIENT, RESERVE, QueueFull
 from regard.server.errors import ApiError, error_response
 from regard.server.metrics import OTHER, ServerMetrics
 from regard.server.page import POLICY
@@ -30,6 +33,9 @@ GRACE = 5.0
 """A request is aborted this many seconds after its deadline, so that there is time to send the response."""
 DISCARDED_BYTES = 32_000_000
 """Maximum number of bytes of a refused body that are still read before the connection is closed."""
+
+
+_HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
 
 
 class HostCheck:
@@ -50,14 +56,17 @@ class HostCheck:
             await self.app(scope, receive, send)
 
     def _refusal(self, method: str, headers: Headers) -> ApiError | None:
-        try:
-            name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-        except ValueError:
-            name = ""
-        if self.hosts is not None and name not in self.hosts:
+        hosts = headers.getlist("host")
+        found = _HOST.fullmatch(hosts[0]) if hosts else None
+        if len(hosts) > 1 or (hosts and hosts[0] and not found):
+            return ApiError(400, "the request must have one Host header with a name and, optionally, a port")
+        if self.hosts is not None and (found is None or found["name"].strip("[]").lower() not in self.hosts):
             return ApiError(421, "this server is not configured for the name in the Host header (see --allow-host)")
+        origin = headers.get("origin", "")
         crosses = headers.get("sec-fetch-site") in ("cross-site", "same-site")
-        allowed = "*" in self.origins or headers.get("origin", "") in self.origins
+        if "sec-fetch-site" not in headers and origin:  # an old browser
+            crosses = origin.partition("://")[2].lower() != (hosts[0].lower() if hosts else "")
+        allowed = "*" in self.origins or origin in self.origins
         if crosses and not allowed and method not in ("GET", "HEAD", "OPTIONS"):
             return ApiError(403, "pages of other web sites may not use this server (see --allow-origin)")
         return None
@@ -66,23 +75,41 @@ class HostCheck:
 class RequestLimits:
     """Limits the number of open requests, the size of a body, and the time for the body and for the response."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, full_for: Callable[[], float] = lambda: 0.0):
-        """`full_for` returns the number of seconds until the queues accept another request; 0 if they accept it now."""
-        self.app, self.settings, self.full_for = app, settings, full_for
-        self._open = 0
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        full_for: Callable[[], float] = lambda: 0.0,
+        keys: ApiKeys | None = None,
+    ):
+        """`full_for` returns the number of seconds until the queues accept another request; 0 if they accept it now.
+
+        `keys`: clients with a valid API key are told apart by it, other clients by their address.
+        """
+        self.app, self.settings, self.full_for, self.keys = app, settings, full_for, keys
+        self._open: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
-        elif self._open >= self.settings.requests:
+            return
+        client = client_of(scope, self.keys)
+        if self._is_full(client):
             refusal = ApiError(503, "too many open requests; try again later", headers={"Retry-After": "1"})
             await error_response(scope["path"], refusal)(scope, receive, send)
-        else:
-            self._open += 1
-            try:
-                await self._limited(scope, receive, send)
-            finally:
-                self._open -= 1
+            return
+        self._open[client] += 1
+        before = CLIENT.set(client)
+        try:
+            await self._limited(scope, receive, send)
+        finally:
+            CLIENT.reset(before)
+            self._open -= Counter([client])  # removes counts of 0
+
+    def _is_full(self, client: str) -> bool:
+        """Whether another request of a client is refused; clients without open requests have a reserve."""
+        most = self.settings.requests if client in self._open else RESERVE * self.settings.requests
+        return self._open.total() >= most
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the app, or answer with an error: body too large, queues full, or time limit reached."""
@@ -107,6 +134,19 @@ class RequestLimits:
         except TimeoutError as error:
             if not exchange.answering:
                 await error_response(scope["path"], error)(scope, receive, send)
+
+
+def client_of(scope: Scope, keys: ApiKeys | None = None) -> str:
+    """Who sends a request: the API key, if it is valid, otherwise the address of the client."""
+    if keys is not None:
+        scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and keys.is_valid(key.strip()):
+            return f"key {key.strip()}"
+    address = (scope.get("client") or ("",))[0]
+    with contextlib.suppress(ValueError):
+        if (found := ipaddress.ip_address(address)).version == 6 and found.ipv4_mapped is None:
+            return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))  # one client has many addresses
+    return str(address)
 
 
 def _too_large(most: int) -> ApiError:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 from importlib import import_module
@@ -20,8 +22,9 @@ from regard import tasks
 from regard.errors import RegardError, RunError, SettingsError
 from regard.languages import language_name, normalize_code
 from regard.registry import TASKS
-from regard.run import RECIPE, WEIGHTS, Run
+from regard.run import METRICS, RECIPE, REPORT, WEIGHTS, Run
 from regard.server.batching import Batcher, Closing, ThreadToLoop, retrieve_error
+from regard.server.inspections import MOST_WAITING, Inspector
 from regard.server.language_detection import LanguageDetector
 from regard.server.settings import ServerSettings
 from regard.system import usable_cores
@@ -30,6 +33,10 @@ from regard.tasks.api import ContinuationRequest, ConversationRequest, InspectRe
 Json = dict[str, Any]
 Log = Callable[[str], None]
 
+logger = logging.getLogger("regard.server")
+
+FOLLOW_SECONDS = 5.0
+"""Seconds between two looks for changed run folders."""
 MEAN_CHARACTERS = 200
 """A queue for n sentences has room for n * MEAN_CHARACTERS characters."""
 
@@ -50,7 +57,7 @@ def continues(api: ModuleType) -> bool:
 
 
 class Capacity:
-    """The two thread pools that all served runs share: one torch thread, and several threads for other engines."""
+    """The thread pools that all served runs share: for torch, for inspections, and for other engines."""
 
     def __init__(self, settings: ServerSettings):
         self.settings, self.threads = settings, settings.threads or usable_cores()
@@ -62,20 +69,24 @@ class Capacity:
             import_module("torch").set_num_threads(cores)
 
         self.torch = ThreadPoolExecutor(1, thread_name_prefix="torch", initializer=limit)
+        self.inspections = ThreadPoolExecutor(1, thread_name_prefix="inspect", initializer=limit)
+        """A thread of their own, because one inspection can take as long as thousands of other requests."""
 
     def close(self) -> None:
-        for pool in (self.parallel, self.torch):
+        for pool in (self.parallel, self.torch, self.inspections):
             pool.shutdown(wait=False)
 
 
 class ServedRun:
     """A trained run and its queues, one for each kind of request that the api.py of its task supports.
 
-    Only one thread, the torch thread, uses the model, because disabling heads and recording attention change the model
-    while they are active. This class implements the protocol `Host` of regard/tasks/api.py.
+    Only one thread, the torch thread, uses the model, because recording attention changes the model while it is active.
+    Inspections have their own thread and copy of the model. This class implements the protocol `Host` of
+    regard/tasks/api.py.
     """
 
     def __init__(self, run: Run, name: str, capacity: Capacity, log: Log | None = None):
+        self.files = file_states(run)
         self.run, self.name, self.task = run, name, run.recipe.data.task
         self.source, self.target = run.recipe.data.source_language, run.recipe.data.target_language
         apis = served_tasks()
@@ -94,18 +105,33 @@ class ServedRun:
         if self.converses or self.continues:
             self.queues["stream"] = Batcher(self._stream, size=1, most_waiting=64, pool=capacity.torch)
         if self.inspects:
-            self.queues["inspect"] = Batcher(self._inspect, size=1, most_waiting=32, pool=capacity.torch)
+            queue: Batcher[Any, Json] = Batcher(
+                lambda jobs: self._inspector.work(jobs), size=1, most_waiting=MOST_WAITING, pool=capacity.inspections
+            )
+            self.queues["inspect"] = queue
+            self._inspector = Inspector(self, queue)
+        with suppress(RunError):  # retrieval by words has no tokenizer
+            self.tokenizers = run.tokenizers  # read now: everything must be of the same generation
         self.about = describe_run(self)
+        self.require_unchanged()
 
     @cached_property
     def predictor(self) -> Any:
         from regard.system import keep_memory
 
         keep_memory()
-        return tasks.load(self.run)
+        loaded = tasks.load(self.run)
+        self.require_unchanged()
+        return loaded
 
-    def load(self) -> None:
-        self._capacity.torch.submit(lambda: self.predictor).result()
+    def require_unchanged(self) -> None:
+        """Raise an error if a file of the run has changed since it was opened: weights and engine would not match."""
+        if file_states(self.run) != self.files:
+            raise RunError(f"{self.run.folder}: has changed since it was opened; its new files are opened soon")
+
+    def load(self) -> Any:
+        """Open the predictor in the torch thread, and return it. Not to be called in that thread."""
+        return self._capacity.torch.submit(lambda: self.predictor).result()
 
     def add_queue(
         self,
@@ -181,11 +207,7 @@ class ServedRun:
 
     async def inspect(self, request: InspectRequest, *, deadline: float | None = None) -> Json:
         """The data of the inspection page for one text."""
-        [found] = await self.queues["inspect"].submit([request], deadline=deadline)
-        return found
-
-    def _inspect(self, requests: list[InspectRequest]) -> list[Json]:
-        return [self.api.inspect(self.predictor, self.run, request) for request in requests]
+        return await self._inspector.inspect(request, deadline=deadline)
 
 
 class AnswerHandler:
@@ -207,6 +229,18 @@ class AnswerHandler:
         return self.api.answer(self.host.predictor, requests)
 
 
+def file_states(run: Run) -> dict[str, tuple[int, int, int]]:
+    """Inode, size and time of change of the files in a run folder, without those that training writes all the time."""
+    with suppress(OSError):
+        return {
+            entry.name: (state.st_ino, state.st_size, state.st_mtime_ns)
+            for entry in os.scandir(run.folder)
+            if entry.is_file() and not entry.name.startswith(".") and entry.name not in (METRICS, REPORT)
+            for state in [entry.stat()]
+        }
+    return {}
+
+
 def describe_run(served: ServedRun) -> Json:
     """The entry of a run in the response of /v1/models: the fields of OpenAI's API, and facts about the run."""
     run, card = served.run, served.run.card
@@ -224,6 +258,7 @@ def describe_run(served: ServedRun) -> Json:
         "arch": card.get("arch", run.recipe.model.arch),
         "parameters": _count_parameters(run),
         "created": _created(run),
+        "generation": run.checksums.check(WEIGHTS)[:12],
         "scores": plain_scores,
         "facts": served.api.facts(run) if hasattr(served.api, "facts") else {},
     }
@@ -260,6 +295,13 @@ class ServedRuns:
     def __init__(self, served: Iterable[ServedRun], capacity: Capacity):
         self.served = {one.name: one for one in served}
         self._capacity = capacity
+        self._failed: dict[str, dict[str, tuple[int, int, int]]] = {}
+        """The states of files that could not be opened again, by the name of the run."""
+        self._index()
+
+    def _index(self) -> None:
+        """Make the tables by which runs and languages are found."""
+        self.__dict__.pop("languages", None)
         self._translators = [one for one in self.served.values() if one.translates]
         self._with_languages = [one for one in self._translators if one.source and one.target]
         samples: dict[str, list[str]] = defaultdict(list)  # held-out sentences by language code
@@ -281,6 +323,36 @@ class ServedRuns:
         except BaseException:
             capacity.close()
             raise
+
+    async def follow(self, every: float = FOLLOW_SECONDS) -> None:
+        """Open a run again when its files have changed and stay unchanged for `every` seconds."""
+        before: dict[str, dict[str, tuple[int, int, int]]] = {}
+        while True:
+            await asyncio.sleep(every)
+            for name, one in list(self.served.items()):
+                found = await asyncio.to_thread(file_states, one.run)
+                is_new = found not in (one.files, self._failed.get(name))
+                if found and is_new and before.get(name) == found:
+                    await self.reload(name)
+                before[name] = found
+
+    async def reload(self, *names: str) -> None:
+        """Open the runs `names` (default: all) again from their folders, and use them for all further requests.
+
+        Requests that are being answered keep the run that they have. A run that cannot be opened again stays as it is.
+        """
+        for name in names or list(self.served):
+            old = self.served[name]
+            states = file_states(old.run)
+            try:
+                new = await asyncio.to_thread(ServedRun, Run.open(old.run.folder), name, self._capacity, old.log)
+            except RegardError as error:
+                self._failed[name] = states
+                logger.error("%s: cannot be opened again, the earlier files are served: %s", name, error)
+                continue
+            self.served[name] = new
+            self._index()
+            logger.warning("%s: opened again, generation %s", name, new.about["generation"])
 
     async def close(self) -> None:
         await asyncio.gather(*(one.close() for one in self.served.values()))

@@ -8,10 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import httptools
 import uvicorn
@@ -23,7 +27,7 @@ from regard.server.app import create_app
 from regard.server.middleware import configure_logs
 from regard.server.runs import Log, ServedRun, ServedRuns
 from regard.server.settings import ServerSettings
-from regard.system import STOP_SIGNALS, share_one_heap
+from regard.system import HANGUP, STOP_SIGNALS, share_one_heap
 
 
 def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> None:
@@ -87,7 +91,11 @@ def make_server(app: FastAPI, settings: ServerSettings, ready: Callable[[], None
     config = uvicorn.Config(
         app,
         # uvicorn creates the protocol of each connection itself, so our setting is an attribute of a subclass
-        http=type("Protocol", (BoundedProtocol,), {"head_timeout": settings.body_timeout}),
+        http=type(
+            "Protocol",
+            (BoundedProtocol,),
+            {"head_timeout": settings.body_timeout, "send_timeout": settings.send_timeout},
+        ),
         loop="asyncio",
         ws="none",
         log_config=None,
@@ -99,11 +107,16 @@ def make_server(app: FastAPI, settings: ServerSettings, ready: Callable[[], None
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, but it calls `ready` when it accepts requests, and it returns after SIGTERM or SIGINT."""
+    """uvicorn's server, but it calls `ready` when it accepts requests, and it returns after SIGTERM or SIGINT.
+
+    SIGHUP opens the runs again. If it comes because the terminal was closed, the server stops.
+    """
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
         super().__init__(config)
         self._ready = ready
+        self._has_terminal = _is_terminal()
+        self._reloading: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -112,9 +125,12 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Context manager in which SIGTERM and SIGINT stop the server; it does nothing outside the main thread."""
+        """Context manager in which signals are handled; it does nothing outside the main thread."""
         try:
+            loop = asyncio.get_running_loop()
             before = {number: signal.signal(number, self.handle_exit) for number in STOP_SIGNALS}
+            if HANGUP is not None and HANGUP in before:
+                signal.signal(HANGUP, lambda number, frame: loop.call_soon_threadsafe(self._hang_up, number, frame))
         except ValueError:  # not in the main thread
             before = {}
         try:
@@ -122,6 +138,17 @@ class Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _hang_up(self, number: int, frame: FrameType | None) -> None:
+        if self._has_terminal and not _is_terminal():
+            self.handle_exit(number, frame)
+        elif self._reloading is None or self._reloading.done():
+            app: Any = self.config.app
+            self._reloading = asyncio.get_running_loop().create_task(app.state.reload())
+
+
+def _is_terminal() -> bool:
+    return os.isatty(2)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -131,14 +158,23 @@ HEAD_BYTES = 32_000
 """Maximum number of bytes of a request head. Head and framing of a chunked body may exceed the body by this number."""
 
 
+LEAST_READ = 16_000
+"""Minimum number of bytes of a response that a client must read per `send_timeout`."""
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol, but a connection is closed if the request headers are too long or arrive too slowly.
 
     The limits are HEAD_BYTES and `head_timeout` seconds. uvicorn itself waits for the end of the headers without a
-    time limit, and its parser buffers headers, trailers and chunk framing of any length.
+    time limit, and its parser buffers headers, trailers and chunk framing of any length. A connection is also closed
+    if the client does not read the response: LEAST_READ bytes in `send_timeout` seconds. uvicorn keeps a response in
+    memory until it is read.
     """
 
     head_timeout = 15.0
+    send_timeout = 30.0
+    _reading: asyncio.TimerHandle | None = None
+    _unread_response = 0  # bytes that waited to be sent when the timer `_reading` was started
     _timer: asyncio.TimerHandle | None = None
     _unread = 0  # bytes received of this request, minus twice those of its body
     _head = 0  # bytes of its headers
@@ -175,6 +211,33 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_timer()
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unread_response = sys.maxsize  # the client has read; from now on, more may be written
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch_reading()
+
+    def _watch_reading(self) -> None:
+        if self._reading is None and (waiting := self.transport.get_write_buffer_size()):
+            self._unread_response = waiting
+            self._reading = self.loop.call_later(self.send_timeout, self._check_reading)
+
+    def _check_reading(self) -> None:
+        self._reading = None
+        waiting = self.transport.get_write_buffer_size()
+        if waiting and self._unread_response - waiting < LEAST_READ:
+            self.transport.abort()
+        else:
+            self._watch_reading()
 
     def on_message_begin(self) -> None:
         self._head = 0

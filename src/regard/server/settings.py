@@ -35,6 +35,8 @@ class ServerSettings:
     """Time limit for the translation of a file, in seconds."""
     body_timeout: float = 15.0
     """Time limit in seconds for the head of a request to arrive, and then for its body (408 after it)."""
+    send_timeout: float = 30.0
+    """Seconds in which a client must read a part of the response (at least 16 kB); otherwise it is disconnected."""
     body_bytes: int = 1_000_000
     """Maximum size of a request body in bytes (413 if it is larger)."""
     document_bytes: int = 4_000_000
@@ -47,6 +49,9 @@ class ServerSettings:
     """Maximum number of translations of one text."""
     traced: int = 400
     """Maximum number of characters of an inspected text; the size of the result grows with its square."""
+    inspect_work: float = 3e11
+    """Maximum number of multiplications of an inspection, estimated from its tokens, its analyses and the model (400 if
+    it needs more); about a minute of one core."""
     requests: int = 1000
     """Maximum number of open requests (503 if there are more)."""
     allow_host: tuple[str, ...] = ()
@@ -65,7 +70,7 @@ class ServerSettings:
         for name, number in least.items():
             if getattr(self, name) < number:
                 raise SettingsError(f"--{name.replace('_', '-')} must be at least {number}, not {getattr(self, name)}")
-        for name in ("timeout", "document_timeout", "body_timeout"):
+        for name in ("timeout", "document_timeout", "body_timeout", "send_timeout", "inspect_work"):
             if not getattr(self, name) > 0:
                 raise SettingsError(f"--{name.replace('_', '-')} must be above 0, not {getattr(self, name)}")
 

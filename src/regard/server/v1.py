@@ -43,6 +43,7 @@ class ModelFacts(BaseModel):
     arch: str
     parameters: int
     scores: dict[str, Any] = Field({}, description="Scores on held-out data, with their signatures.")
+    generation: str = Field("", description="Start of the SHA-256 of the weights that answer.")
     facts: dict[str, Any] = Field(
         {}, description="Numbers of the task, e.g. of the `questions` and `answers` of a knowledge base."
     )

@@ -13,6 +13,8 @@ and, optionally, with
     stream(predictor, request)     parts of the written text, for /v1/chat/completions if `Request` is a
                                    `ConversationRequest`, for /v1/completions if it is a `ContinuationRequest`
     inspect(predictor, run, request)   the data of /v1/inspect for one text
+    inspection_work(run, request, parameters)   about how many multiplications an inspection needs; `parameters`: the
+                                   number of the model's parameters
     facts(run)                     numbers about the run, for /v1/models
     make_handler(host)             for a task with several queues: replaces `answer` and `batch_key`; see `Host`
 
@@ -213,8 +215,8 @@ class Host(Protocol):
     def predictor(self) -> Any:
         """The object that `regard.load` returns for the run. Only the thread that runs torch may use it."""
 
-    def load(self) -> None:
-        """Open the predictor. Called at start-up, so that errors appear before the first request."""
+    def load(self) -> Any:
+        """Open and return the predictor. Called at start-up, so that errors appear before the first request."""
 
     def add_queue(
         self,

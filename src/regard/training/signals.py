@@ -15,10 +15,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from regard.errors import Terminated
-from regard.system import STOP_SIGNALS
-
-HANGUP = getattr(signal, "SIGHUP", None)
-"""The signal of a closed terminal; not every system has it."""
+from regard.system import HANGUP, STOP_SIGNALS
 
 
 @contextmanager

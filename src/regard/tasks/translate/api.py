@@ -22,8 +22,6 @@ from regard.tasks.translate.engine import choose_engine, open_fast
 from regard.tasks.translate.translation import Pieces, Translation
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from regard.run import Run
     from regard.tasks.translate.translator import Translator
 
@@ -220,17 +218,33 @@ def inspect(translator: Translator, run: Run, request: InspectRequest) -> dict[s
             request.target,
             quick=request.skip_slow,
             translator=translator,
-            measured=_measured(run.folder),
+            measured=_measured(run),
         )
 
 
+def inspection_work(run: Run, request: InspectRequest, parameters: int) -> float:
+    """About how many multiplications an inspection needs. A translation that is not given is assumed to be as long.
+
+    Per token, a pass needs one multiplication per parameter. The attribution by gradients needs a backward pass per
+    target token, and that by occlusion a pass per token. Integrated gradients and hidden token attribution are not
+    counted: they are left out if they are expensive (`regard.tasks.translate.inspect.page`).
+    """
+    source, target = run.tokenizers
+    sources = len(source.encode(request.text)) + 1
+    targets = len(target.encode(request.target)) + 1 if request.target else sources
+    search = 0 if request.target else max(run.recipe.search.beam_size, 1)
+    work = parameters * (search * targets + 4.0 * (sources + targets))
+    if not request.skip_slow:
+        work += parameters * (sources + targets) * (2.0 * targets + sources + targets)
+    return work
+
+
 @lru_cache(64)
-def _measured(folder: Path) -> dict[str, dict[str, Any]]:
+def _measured(run: Run) -> dict[str, dict[str, Any]]:
     """Read the measurements of attention heads that earlier analyses stored in a run folder.
 
     Cached, because reading them computes a checksum of the weights.
     """
-    from regard.run import Run
     from regard.tasks.translate.inspect.page import read_measured
 
-    return read_measured(Run.open(folder))
+    return read_measured(run)
