@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from regard.config import Corpus
 from regard.config.recipe import describe
-from regard.data.clean import RULES, CleaningSettings, clean
+from regard.data.clean import RULES, CleaningSettings, clean, keep_domain
 from regard.data.pairs import Pair, read_corpus
 from regard.data.split import SeenTexts, fingerprint, normalize
 from regard.errors import SettingsError
@@ -261,3 +261,27 @@ def test_real_captions() -> None:
     # grep -c '&amp;' finds 16 lines with entities; the two of the ratio rule are translated as "@@".
     assert {rule: count for rule, count in report.removed.items() if count} == {"html": 16, "ratio": 2, "duplicate": 3}
     assert {pair.target for _, pair in report.examples["ratio"]} == {"@@"}
+
+
+# The domain
+
+
+def difference(pairs: list[Pair]) -> list[float]:
+    """The length of the source decides: short pairs are of the domain."""
+    return [len(pair.source) - 5.5 for pair in pairs]
+
+
+@pytest.mark.parametrize(("share", "kept"), [(None, 5), (0.2, 2), (0.5, 5), (1.0, 10)])
+def test_the_pairs_nearest_to_the_domain_are_kept(share: float | None, kept: int) -> None:
+    pairs = [Pair("a" * length, "b") for length in (10, 3, 1, 7, 5, 2, 9, 4, 8, 6)]
+    cleaned, report = clean(pairs, CleaningSettings(max_length_ratio=0))
+    found = list(keep_domain(cleaned, report, difference, share))
+    assert found == [pair for pair in pairs if len(pair.source) <= kept]
+    assert (report.read, report.kept, report.removed["domain"]) == (10, kept, 10 - kept)
+    if kept < 10:
+        assert report.examples["domain"][0] == (1, pairs[0])
+
+
+def test_no_pairs_have_no_domain() -> None:
+    cleaned, report = clean([], CleaningSettings())
+    assert list(keep_domain(cleaned, report, difference, 0.5)) == []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from regard.config import Corpus
 from regard.config.recipe import describe
-from regard.data.clean import RULES, CleaningReport, CleaningSettings, clean
+from regard.data.clean import RULES, CleaningReport, CleaningSettings, clean, keep_domain
 from regard.data.pairs import Pair, PairWriter, read_corpus
 from regard.data.split import PARTS, Split, plan_split
 from regard.data.statistics import CorpusStatistics, LengthStatistics, measure
@@ -69,6 +69,15 @@ def _configure_clean(parser: Parser) -> None:
         elif not name.endswith("_language"):  # these have the options --from and --to
             rules.add_argument(option, metavar="N", type=hints[name], default=default, help=f"{text} ({default})")
 
+    domain = parser.add_argument_group("domain (both runs, or none)")
+    domain.add_argument("--in-domain", metavar="RUN", help="keep pairs that are more probable by this language model")
+    domain.add_argument("--general", metavar="RUN", help="than by this one, which was trained on texts of all kinds")
+    domain.add_argument(
+        "--keep", metavar="SHARE", type=float, help="keep this share of the pairs, those that fit the domain best"
+    )
+    domain.add_argument("--domain-side", choices=("source", "target"), default="source", metavar="SIDE",
+                        help="the side that the language models read: source (default) or target")  # fmt: skip
+
 
 def _configure_split(parser: Parser) -> None:
     parser.add_argument(
@@ -107,7 +116,10 @@ def _run_clean(options: argparse.Namespace) -> int:
     names = [field.name for field in dataclasses.fields(CleaningSettings)]
     settings = CleaningSettings(**{name: getattr(options, name) for name in names})
     outputs = _clean_outputs(options)
+    differences = _domain_differences(options)
     kept, report = clean(watch(_read(options), "pairs", doing="cleaning"), settings, options.report)
+    if differences:
+        kept = keep_domain(kept, report, differences, options.keep, options.report)
     with atomic_files(outputs, force=options.force) as files:
         writer = PairWriter(files)
         for pair in kept:
@@ -125,6 +137,22 @@ def _run_clean(options: argparse.Namespace) -> int:
         show_report(report, _title(options))
         show_written(outputs, writer.flattened)
     return 0
+
+
+def _domain_differences(options: argparse.Namespace) -> Callable[[list[Pair]], list[float]] | None:
+    """The function that compares pairs with a domain, by the language models in the options; None without models."""
+    given, keep = [options.in_domain, options.general], options.keep
+    if not any(given) and keep is None:
+        return None
+    if not all(given):
+        missing = "--general" if options.in_domain else "--in-domain"
+        raise SettingsError(f"{missing} is missing: selecting a domain needs two language models; give both")
+    if keep is not None and not 0 < keep <= 1:
+        raise SettingsError(f"--keep must be a share above 0 and at most 1, not {keep}")
+    from regard.tasks.text_scores import domain_differences, open_scorer
+
+    domain, general = map(open_scorer, given)
+    return lambda pairs: domain_differences(domain, general, [getattr(pair, options.domain_side) for pair in pairs])
 
 
 def _run_split(options: argparse.Namespace) -> int:
@@ -367,6 +395,7 @@ ACTIONS = {
         examples=(
             "regard data clean --source a.tsv.gz --from en --to es --report",
             "regard data clean --source a.tsv.gz --from en --to es --out clean.tsv.gz",
+            "regard data clean --source a.tsv.gz --in-domain runs/news --general runs/web --keep 0.2 --out news.tsv",
         ),
     ),
     "split": Command(

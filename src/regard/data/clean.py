@@ -64,7 +64,8 @@ RULES = {
     "ratio": "one side much longer than the other",
     "copy": "the target is a copy of the source",
     "script": "letters of a script that the language does not use",
-    "duplicate": "the same pair occurred before",  # last, because it stores a hash of every pair that it checks
+    "duplicate": "the same pair occurred before",  # after the others, because it stores a hash of every pair it checks
+    "domain": "less like the texts of the domain than other pairs",  # see `keep_domain`
 }
 """Reasons to remove a pair, in the order in which they are tried."""
 
@@ -105,6 +106,48 @@ def clean(
                 report.examples[name].append((number, pair))
 
     return keep(iter(pairs)), report
+
+
+def keep_domain(
+    pairs: Iterable[Pair],
+    report: CleaningReport,
+    differences: Callable[[list[Pair]], Sequence[float]],
+    share: float | None,
+    examples: int = 3,
+) -> Iterator[Pair]:
+    """Yield the pairs of a domain, by the difference of two cross-entropies of each pair (Moore and Lewis 2010).
+
+    `pairs` and `report` are the results of `clean`. `differences(pairs)` returns one number per pair: the cross-entropy
+    by a model of the domain, minus that by a model of general texts. With `share`, this share of the pairs with the
+    lowest differences is kept, for which all pairs are stored in memory; else the pairs with a negative difference.
+    """
+    numbered = ((report.read, pair) for pair in pairs)
+    limit = 0.0
+    if share is not None:
+        stored = list(numbered)
+        found = [value for some in _chunks(stored) for value in differences([pair for _, pair in some])]
+        count = max(round(share * len(found)), 1)
+        limit = sorted(found)[count] if count < len(found) else math.inf
+        scored: Iterable[tuple[tuple[int, Pair], float]] = zip(stored, found, strict=True)
+    else:
+        scored = (
+            both
+            for some in _chunks(numbered)
+            for both in zip(some, differences([pair for _, pair in some]), strict=True)
+        )
+    for (number, pair), value in scored:
+        if value < limit:
+            yield pair
+            continue
+        report.kept -= 1
+        report.removed["domain"] += 1
+        if len(report.examples["domain"]) < examples:
+            report.examples["domain"].append((number, pair))
+
+
+def _chunks(rows: Iterable[tuple[int, Pair]]) -> Iterator[list[tuple[int, Pair]]]:
+    rows = iter(rows)
+    return iter(lambda: list(itertools.islice(rows, 1024)), [])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

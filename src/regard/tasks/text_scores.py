@@ -1,19 +1,22 @@
 """Probabilities of texts by a language model: perplexity per token, word and character, and bits per byte.
 
-Language models are measured by them, and translation ranks hypotheses by them.
+Language models are measured by them; translation ranks hypotheses by them, and corpora are cleaned by them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from regard.data.batches import in_batches, make_batch
-from regard.errors import SettingsError
+from regard.errors import RunError, SettingsError
 from regard.models.base import Seq2Seq, sentence_losses
+from regard.run import Run
 from regard.tasks.seq2seq import perplexity
 from regard.text.tokenizer import EOS, Tokenizer
 
@@ -82,6 +85,47 @@ def score_texts(model: Seq2Seq, tokenizer: Tokenizer, texts: Sequence[str], max_
         TextScore(loss, count, len(text.split()) + 1, len(text) + 1, len(text.encode()) + 1)
         for text, loss, count in zip(texts, losses, tokens, strict=True)
     ]
+
+
+@dataclass(frozen=True)
+class TextScorer:
+    """A language model that scores texts. `open_scorer` opens one from a run folder."""
+
+    model: Seq2Seq
+    tokenizer: Tokenizer
+    max_length: int
+    """Texts with more tokens are scored in windows of this length."""
+    name: str
+
+    def score(self, texts: Sequence[str]) -> list[TextScore]:
+        return score_texts(self.model, self.tokenizer, texts, self.max_length)
+
+
+def find_language_model(folder: str | Path) -> Run:
+    """Open the run of a language model, without its weights."""
+    run = Run.open(folder)
+    if run.recipe.model.kind != "decoder":
+        arch = run.recipe.model.arch
+        raise RunError(f"{folder}: not a language model that predicts the next token ({arch}); give another run")
+    run.require_weights()
+    return run
+
+
+def open_scorer(folder: str | Path) -> TextScorer:
+    run = find_language_model(folder)
+    model = run.load_network()
+    assert isinstance(model, Seq2Seq)
+    return TextScorer(model, run.tokenizers[0], run.recipe.data.max_length, str(folder))
+
+
+def domain_differences(domain: TextScorer, general: TextScorer, texts: Sequence[str]) -> list[float]:
+    """How unlike the texts of a domain each text is: the difference of its cross-entropies (Moore and Lewis 2010).
+
+    The cross-entropy by the model of the domain minus that by the model of general texts, per character, so that the
+    vocabularies of the two models may differ. Below 0, the text is more probable in the domain.
+    """
+    both = zip(domain.score(texts), general.score(texts), strict=True)
+    return [(one.negative_log_likelihood - other.negative_log_likelihood) / one.characters for one, other in both]
 
 
 class PredictedToken(NamedTuple):

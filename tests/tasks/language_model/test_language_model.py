@@ -15,7 +15,7 @@ from regard.data.builtin import read_texts as read_builtin
 from regard.errors import CorpusError, SettingsError
 from regard.tasks.language_model.plan import make_plan
 from regard.tasks.language_model.training import TRAINING
-from regard.tasks.text_scores import TextScore, sum_scores, windows
+from regard.tasks.text_scores import TextScore, domain_differences, open_scorer, sum_scores, windows
 from regard.tasks.texts import read_texts
 from regard.text.tokenizer import EOS, SOS
 from regard.training.device import Machine
@@ -172,6 +172,20 @@ def test_write_evaluate_and_score(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Who is it?\n")))
     assert main(["evaluate", str(run)]) == 0
     assert "perplexity per character" in capsys.readouterr().out
+
+
+def test_a_corpus_is_cleaned_by_two_models(run, generator, tmp_path, capsys):
+    """The same model twice: all differences are 0, so no pair is more probable in the domain."""
+    pairs, out = tmp_path / "pairs.tsv", tmp_path / "kept.tsv"
+    pairs.write_text("Who is it?\tChi?\nThe dog is old.\tIl cane.\n")
+    scorer = open_scorer(run)
+    assert domain_differences(scorer, scorer, ["Who is it?"]) == [0.0]
+    command = ["data", "clean", "--source", str(pairs), "--out", str(out), "--in-domain", str(run)]
+    assert main([*command, "--general", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["removed"]["domain"] == 2
+    for words, message in (([], "--general is missing"), (["--general", str(run), "--keep", "2"], "--keep must be")):
+        assert main([*command, *words, "--force"]) == 2
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

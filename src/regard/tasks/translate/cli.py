@@ -268,7 +268,8 @@ def use_language_model(options: argparse.Namespace, opened: Run, settings: Searc
         if not options.lm and getattr(options, f"search.{name}") is not None:
             raise SettingsError(f"{_flag(name)} is for a language model: name its run with --lm")
     if options.lm:
-        from regard.tasks.translate.language_model import check_language_model, find_language_model
+        from regard.tasks.text_scores import find_language_model
+        from regard.tasks.translate.language_model import check_language_model
 
         own, target = find_language_model(options.lm).tokenizers[0], opened.tokenizers[1]
         check_language_model(options.lm, own, target, settings, str(opened.folder))

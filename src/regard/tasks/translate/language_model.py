@@ -7,7 +7,7 @@ translator. With reranking, it scores the text of the final hypotheses, so its v
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,9 @@ from regard.config import SearchSettings
 from regard.data.pairs import Pair
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.penalties import LengthPenalty
-from regard.errors import RunError, SettingsError
-from regard.models.base import Seq2Seq
-from regard.run import Run
+from regard.errors import SettingsError
 from regard.tasks.generation import BEAM
-from regard.tasks.text_scores import score_texts
+from regard.tasks.text_scores import TextScorer, open_scorer
 from regard.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -29,15 +27,8 @@ WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
 """The weights that `compare_weights` tries."""
 
 
-@dataclass(frozen=True)
-class TargetLanguageModel:
+class TargetLanguageModel(TextScorer):
     """A language model of the target language. `open_language_model` opens one from a run folder."""
-
-    model: Seq2Seq
-    tokenizer: Tokenizer
-    max_length: int
-    """Texts with more tokens are scored in windows of this length."""
-    name: str
 
     def check(self, target: Tokenizer, settings: SearchSettings) -> None:
         """Raise an error if the model cannot be used with these settings; `target`: tokenizer of the translator."""
@@ -54,7 +45,7 @@ class TargetLanguageModel:
         penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
         texts = [target.decode(one.tokens) for hypotheses in found for one in hypotheses]
         distinct = list(dict.fromkeys(texts))
-        losses = dict(zip(distinct, score_texts(self.model, self.tokenizer, distinct, self.max_length), strict=True))
+        losses = dict(zip(distinct, self.score(distinct), strict=True))
         written = iter(texts)
 
         def with_model(one: Hypothesis) -> Hypothesis:
@@ -65,20 +56,7 @@ class TargetLanguageModel:
 
 
 def open_language_model(folder: str | Path) -> TargetLanguageModel:
-    run = find_language_model(folder)
-    model = run.load_network()
-    assert isinstance(model, Seq2Seq)
-    return TargetLanguageModel(model, run.tokenizers[0], run.recipe.data.max_length, str(folder))
-
-
-def find_language_model(folder: str | Path) -> Run:
-    """Open the run of a language model, without its weights."""
-    run = Run.open(folder)
-    if run.recipe.model.kind != "decoder":
-        arch = run.recipe.model.arch
-        raise RunError(f"{folder}: not a language model that predicts the next token ({arch}); give another run")
-    run.require_weights()
-    return run
+    return TargetLanguageModel(**vars(open_scorer(folder)))
 
 
 def check_language_model(
