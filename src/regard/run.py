@@ -174,6 +174,10 @@ class Run:
         """Store arguments of the network's constructor, e.g. vocabulary sizes. recipe.toml must already exist."""
         self.write_recipe(self.recipe, sizes)
 
+    @property
+    def has_tokenizers(self) -> bool:
+        return any((self.folder / name).is_file() for name in TOKENIZERS)
+
     @cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """The source and the target tokenizer: the same object twice if both sides share one tokenizer."""

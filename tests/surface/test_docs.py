@@ -67,8 +67,8 @@ def plugins(tmp_path_factory):
         ("paraphrase.py", ["train", "--task", "paraphrase", "--help"], "usage: regard train"),
         ("paraphrase.py", ["paraphrase", "--help"], "Paraphrase sentences."),
         ("properties.py", ["translate", "--help"], "usage: regard translate"),
-        ("npz.py", ["export", "--help"], "{ctranslate2,marian,onnx,npz}"),
-        ("npz.py", ["import", "--help"], "{marian,npz}"),
+        ("npz.py", ["export", "--help"], ",npz}"),
+        ("npz.py", ["import", "--help"], ",npz}"),
     ],
 )
 def test_the_plugins_of_the_architecture_page_work(plugins, plugin, arguments, printed):

@@ -241,7 +241,7 @@ class SearchSettings(CheckedSettings):
     beam_size: Annotated[int, Range(1, 1000)] = 5
     """Number of hypotheses kept per sentence; 1: greedy search."""
     length_penalty: float = 1.0
-    """Exponent of the length by which the log-probability of a hypothesis is divided."""
+    """Exponent of the length that divides the log-probability of a hypothesis."""
     length_penalty_form: Literal["plain", "gnmt"] = "plain"
     """Divide by length ** length_penalty (plain), or by ((5 + length) / 6) ** length_penalty (Wu et al. 2016)."""
     coverage_penalty: NotNegative = 0.0
@@ -259,11 +259,11 @@ class SearchSettings(CheckedSettings):
     top_k: CountOrZero = 0
     """For sampling: choose among this many most likely tokens; 0: all."""
     top_p: Annotated[float, Range(above=0, high=1)] = 1.0
-    """For sampling: choose among the most likely tokens that together reach this probability."""
+    """For sampling: choose among the likeliest tokens with this total probability."""
     epsilon_cutoff: Share = 0.0
     """For sampling: choose among the tokens with a probability above this."""
     seed: int = 1
-    """For sampling: the same seed gives the same output for a sentence, whatever other sentences are in the input."""
+    """For sampling: the seed; the output for a sentence does not depend on the other sentences in the input."""
     min_length: CountOrZero = 0
     """Smallest number of tokens of an output."""
     max_length_ratio: Positive = 2.0
@@ -281,9 +281,9 @@ class SearchSettings(CheckedSettings):
     ensemble_average: Literal["mean", "log-mean"] = "mean"
     """An ensemble averages the probabilities of its members, or their logarithms."""
     lm_weight: NotNegative = 0.2
-    """With a language model (--lm): weight of its log-probabilities, which are added to those of the translator."""
+    """With a language model (--lm): weight of its log-probabilities; they are added to those of the translator."""
     lm_use: Literal["fusion", "rerank"] = "fusion"
-    """With a language model: add its log-probabilities in every step of the search, or only to the final hypotheses."""
+    """Use of the language model: fusion (in every step) or rerank (final hypotheses)."""
     retry_failures: bool = True
     """Translate again with safer settings when the output is empty or repeats itself."""
     max_source_tokens: Count = 250

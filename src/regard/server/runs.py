@@ -110,7 +110,7 @@ class ServedRun:
             )
             self.queues["inspect"] = queue
             self._inspector = Inspector(self, queue)
-        with suppress(RunError):  # retrieval by words has no tokenizer
+        if run.has_tokenizers:  # retrieval by words has none
             self.tokenizers = run.tokenizers  # read now: everything must be of the same generation
         self.about = describe_run(self)
         self.require_unchanged()
