@@ -259,7 +259,7 @@ class SearchSettings(CheckedSettings):
     top_k: CountOrZero = 0
     """For sampling: choose among this many most likely tokens; 0: all."""
     top_p: Annotated[float, Range(above=0, high=1)] = 1.0
-    """For sampling: choose among the likeliest tokens with this total probability."""
+    """For sampling: keep the likeliest tokens up to this total probability."""
     epsilon_cutoff: Share = 0.0
     """For sampling: choose among the tokens with a probability above this."""
     seed: int = 1
@@ -283,7 +283,7 @@ class SearchSettings(CheckedSettings):
     lm_weight: NotNegative = 0.2
     """With a language model (--lm): weight of its log-probabilities; they are added to those of the translator."""
     lm_use: Literal["fusion", "rerank"] = "fusion"
-    """Use of the language model: fusion (in every step) or rerank (final hypotheses)."""
+    """Language model in the search: fusion (in every step) or rerank (at the end)."""
     retry_failures: bool = True
     """Translate again with safer settings when the output is empty or repeats itself."""
     max_source_tokens: Count = 250
