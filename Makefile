@@ -104,6 +104,7 @@ demo-run: install
 corpora: install
 	@$(BIN)/python -m tools.phrasebook
 	@$(BIN)/python -m tools.smalltalk
+	@$(BIN)/python -m tools.shapes
 
 docs: install
 	@$(BIN)/regard settings --markdown > docs/settings.md

@@ -12,7 +12,11 @@ TASKS = {
 }
 """Tasks: the name for data.task and --task, and the package (or plugin module) that defines `TASK`."""
 
-BUILTIN = {"phrasebook": "phrasebook.jsonl.bz2", "smalltalk": "smalltalk.jsonl.bz2"}
+BUILTIN = {
+    "phrasebook": "phrasebook.jsonl.bz2",
+    "smalltalk": "smalltalk.jsonl.bz2",
+    "shapes": "shapes.jsonl.bz2",
+}
 """Built-in corpora: the name to give as --source, and the packaged file in regard/data (written by tools/)."""
 
 FORMATS = {

@@ -17,6 +17,7 @@ PACKAGED = (
     "regard/recipes/demo-lm.toml",
     "regard/data/phrasebook.jsonl.bz2",
     "regard/data/smalltalk.jsonl.bz2",
+    "regard/data/shapes.jsonl.bz2",
     "regard/pages/skeleton.html",
     "regard/pages/common/theme.css",
     "regard/server/page/main.js",

@@ -1,4 +1,4 @@
-"""The built-in corpora: "phrasebook" and "smalltalk", with parts such as "phrasebook:valid".
+"""The built-in corpora: "phrasebook", "smalltalk" and "shapes", with parts such as "phrasebook:valid".
 
 They are packaged files of JSON lines. The programs that write them are in tools/ of the source repository.
 """
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from regard.data.drawings import Drawing
 from regard.errors import CorpusError, nearest
 from regard.registry import BUILTIN
 
@@ -92,19 +93,36 @@ def read_conversations(part: str = "train") -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(row["turns"]) for row in _rows("smalltalk", part))
 
 
+@functools.cache
+def read_drawings(part: str = "train") -> tuple[Drawing, ...]:
+    """Drawings with captions of the corpus "shapes": 8,000 in "train", 300 in "valid", 500 in "test".
+
+    No two drawings are equal. Each drawing of the test part has a shape in a color that it has in no other part.
+    """
+    return tuple(map(Drawing.from_row, _rows("shapes", part)))
+
+
 def read_texts(name: str) -> Iterator[str]:
-    """The texts of the part `name`: the source sentences of "phrasebook:valid", the turns of "smalltalk:valid"."""
+    """The texts of a part: source sentences of the phrasebook, turns of small talk, English captions of drawings."""
     for row in _rows(corpus_of(name), part_of(name)):
-        yield from row["turns"] if "turns" in row else [row["source"]]
+        yield from _texts_of(row)
 
 
 def part_hash(name: str) -> str:
-    """SHA-256 of a part, e.g. "phrasebook:valid": of lines (source, tab, target), or of conversations as JSON lists."""
+    """SHA-256 of a part, e.g. "phrasebook:valid": of lines (source, tab, target), of conversations or rows as JSON."""
     digest = hashlib.sha256()
     for row in _rows(corpus_of(name), part_of(name)):
-        text = json.dumps(row["turns"]) if "turns" in row else f"{row['source']}\t{row['target']}\n"
+        is_pair = "source" in row
+        text = f"{row['source']}\t{row['target']}\n" if is_pair else json.dumps(row.get("turns", row))
         digest.update(text.encode())
     return digest.hexdigest()
+
+
+def _texts_of(row: dict[str, Any]) -> list[str]:
+    if "captions" in row:
+        [(text, _), *_] = row["captions"]["en"]
+        return [text]
+    return row["turns"] if "turns" in row else [row["source"]]
 
 
 def _rows(corpus: str, part: str) -> Iterator[dict[str, Any]]:
