@@ -196,7 +196,7 @@ def random_pictures() -> torch.Tensor:
 
 
 def test_input_is_between_minus_one_and_one() -> None:
-    ends = to_input(torch.tensor([0, 255], dtype=torch.uint8))
+    ends = to_input(torch.tensor([0, 255], dtype=torch.uint8), PictureSettings())
     assert ends.tolist() == [-1.0, 1.0]
 
 
@@ -207,14 +207,14 @@ def test_augmentation_depends_on_the_seed_alone() -> None:
     assert not torch.equal(first, augment(pixels, every, 8))
     assert first.abs().max() <= 1.0
     assert not torch.equal(first[0], augment(pixels[:1].repeat(4, 1, 1, 1), every, 7)[1])  # each has its own change
-    assert torch.equal(augment(pixels, every, 7, strength=0.0), to_input(pixels))
-    assert torch.equal(augment(pixels, PictureSettings(), 7), to_input(pixels))
+    assert torch.equal(augment(pixels, every, 7, strength=0.0), to_input(pixels, PictureSettings()))
+    assert torch.equal(augment(pixels, PictureSettings(), 7), to_input(pixels, PictureSettings()))
 
 
 def test_flip_exchanges_left_and_right_exactly() -> None:
     pixels = random_pictures()
     flipped = augment(pixels, PictureSettings(flip=0.999999), 1)
-    assert torch.allclose(flipped, to_input(pixels).flip(3), atol=1e-5)
+    assert torch.allclose(flipped, to_input(pixels, PictureSettings()).flip(3), atol=1e-5)
 
 
 def test_rotation_keeps_the_shape_of_a_wide_picture() -> None:

@@ -78,6 +78,10 @@ class PictureSettings(CheckedSettings):
     """Height and width of a patch in pixels; the encoder reads one vector per patch."""
     convolutions: CountOrZero = 2
     """Convolutions between two halvings of the picture, which compute the vectors of patches; 0: a linear map."""
+    mean: Annotated[float, Range(-1, 1)] = 0.0
+    """Mean of all pixels, from -1 (black) to 1 (white), which is subtracted (set by the plan)."""
+    deviation: Annotated[float, Range(above=0, high=2)] = 1.0
+    """Standard deviation of all pixels, by which the difference is divided (set by the plan)."""
     shift: Share = 0.0
     """Augmentation: largest random shift, as a share of height and width."""
     zoom: Share = 0.0

@@ -14,9 +14,17 @@ from torch.nn import functional as F
 from regard.config import PictureSettings
 
 
-def to_input(pixels_BCYX: Tensor) -> Tensor:
-    """Pictures of bytes as input of a network: numbers from -1 (black) to 1 (white)."""
+def to_input(pixels_BCYX: Tensor, settings: PictureSettings) -> Tensor:
+    """Pictures of bytes as input of a network: from -1 (black) to 1 (white), then normalized as the settings say."""
+    return _normalize(_scale(pixels_BCYX), settings)
+
+
+def _scale(pixels_BCYX: Tensor) -> Tensor:
     return pixels_BCYX.to(torch.float32) / 127.5 - 1.0
+
+
+def _normalize(x_BCYX: Tensor, settings: PictureSettings) -> Tensor:
+    return (x_BCYX - settings.mean) / settings.deviation
 
 
 def augment(pixels_BCYX: Tensor, settings: PictureSettings, seed: int, strength: float = 1.0) -> Tensor:
@@ -25,9 +33,9 @@ def augment(pixels_BCYX: Tensor, settings: PictureSettings, seed: int, strength:
     `strength`: factor on the size or the probability of all changes but `flip`. Without changes, the result is exactly
     `to_input`. Every picture gets its own changes.
     """
-    x_BCYX = to_input(pixels_BCYX)
+    x_BCYX = _scale(pixels_BCYX)
     if not strength:
-        return x_BCYX
+        return _normalize(x_BCYX, settings)
     chance = torch.Generator().manual_seed(seed)
     if settings.shift or settings.zoom or settings.rotation or settings.flip:
         x_BCYX = _move(x_BCYX, settings, strength, chance)
@@ -35,7 +43,7 @@ def augment(pixels_BCYX: Tensor, settings: PictureSettings, seed: int, strength:
         x_BCYX = _recolor(x_BCYX, settings.color * strength, chance)
     if settings.erase:
         x_BCYX = _erase(x_BCYX, settings.erase * strength, chance)
-    return x_BCYX
+    return _normalize(x_BCYX, settings)
 
 
 def _uniform(count: int, largest: float, chance: torch.Generator) -> Tensor:

@@ -12,7 +12,8 @@ import base64
 import io
 import warnings
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Self
@@ -44,6 +45,22 @@ def read_picture(content: bytes, where: str, settings: PictureSettings) -> Pixel
 
     Anything that is not a picture, damaged or too large is a CorpusError whose message begins with `where`.
     """
+    with _opened(content, where) as picture:
+        height, width = settings.size
+        picture.draft("RGB", (2 * width, 2 * height))  # a JPEG file is decoded at a smaller size, if it is large
+        return _fit(_flatten(_upright(picture)), settings)
+
+
+def read_size(content: bytes, where: str) -> tuple[int, int]:
+    """Height and width in pixels of the picture in a file, without decoding it. Errors are those of `read_picture`."""
+    with _opened(content, where) as picture:
+        columns, rows = picture.size
+        return rows, columns
+
+
+@contextmanager
+def _opened(content: bytes, where: str) -> Iterator[Any]:
+    """Open a picture whose size is acceptable. Errors inside the `with` block become a CorpusError."""
     image = _prepare_pillow()
     if len(content) > MOST_BYTES:
         raise _too_many_bytes(where)
@@ -52,9 +69,7 @@ def read_picture(content: bytes, where: str, settings: PictureSettings) -> Pixel
             columns, rows = picture.size
             if columns * rows > MOST_PIXELS:
                 raise _too_many_pixels(where, f"{columns:,} x {rows:,} pixels")
-            height, width = settings.size
-            picture.draft("RGB", (2 * width, 2 * height))  # a JPEG file is decoded at a smaller size, if it is large
-            return _fit(_flatten(_upright(picture)), settings)
+            yield picture
     except CorpusError:
         raise
     except image.DecompressionBombError:
@@ -70,6 +85,19 @@ def read_picture_file(path: str | Path, settings: PictureSettings) -> Pixels:
     """Read a picture from a file, like `read_picture`."""
     with opened(path, unpacked=False) as file:
         return read_picture(file.read(MOST_BYTES + 1), str(path), settings)
+
+
+def read_array(pixels: NDArray[Any], where: str, settings: PictureSettings) -> Pixels:
+    """Make an array of bytes [Y, X] (gray) or [Y, X, 3] or [Y, X, 4] (with alpha) the size of the settings."""
+    if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or 0 in pixels.shape or pixels.shape[2:] not in _DEPTHS:
+        shape = f"{pixels.dtype} of the shape {list(pixels.shape)}"
+        raise CorpusError(where, f"an array of pixels must be uint8 [Y, X], [Y, X, 3] or [Y, X, 4], not {shape}")
+    if pixels.shape[0] * pixels.shape[1] > MOST_PIXELS:
+        raise _too_many_pixels(where, f"{pixels.shape[1]:,} x {pixels.shape[0]:,} pixels")
+    return _fit(_flatten(_prepare_pillow().fromarray(pixels)), settings)
+
+
+_DEPTHS = ((), (3,), (4,))
 
 
 def to_png(pixels: Pixels) -> bytes:
@@ -205,6 +233,10 @@ class PictureSource:
     def read(self, name: str, where: str, settings: PictureSettings) -> Pixels:
         """Read the picture with this name (see `find`), like `read_picture`."""
         return read_picture(self._content(self.find(name, where), where), f"{where}: {name}", settings)
+
+    def size(self, name: str, where: str) -> tuple[int, int]:
+        """Height and width in pixels of the picture with this name, like `read_size`."""
+        return read_size(self._content(self.find(name, where), where), f"{where}: {name}")
 
     def names(self) -> list[str]:
         """The names of all files, sorted; a folder is searched with its subfolders."""

@@ -182,6 +182,45 @@ def read_parquet(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> It
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Rows of any of these formats, as dictionaries
+
+ROW_FORMATS = ".tsv, .csv, .jsonl or .parquet, also .gz .zst"
+
+
+def read_rows(path: Path, key: Sequence[str], form: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield line number and cells of each row of a TSV, CSV, JSON lines or Parquet file, by column in lower case.
+
+    `key`: the possible names of a column that every file must have. `form`: the columns of a TSV file without a header.
+    """
+    suffix, columns = split_suffix(path)[0], list(form)
+
+    def find(header: list[str]) -> Sequence[int] | None:
+        if not set(key) & set(header):
+            return None
+        columns[:] = header
+        return range(len(header))
+
+    def choose(header: list[str]) -> Sequence[str]:
+        if not set(key) & {name.lower() for name in header}:
+            raise CorpusError(path, f"there is no column {' or '.join(key)}; it has {', '.join(header)}")
+        return header
+
+    if suffix not in (".tsv", ".csv", ".jsonl", ".parquet"):
+        raise CorpusError(path, f"rows cannot be read from this format; use {ROW_FORMATS}")
+    if suffix in (".jsonl", ".parquet"):
+        wanted = f'a line is an object with "{key[0]}"'
+        for number, row in read_parquet(path, choose) if suffix == ".parquet" else read_objects(path, wanted):
+            cells = {name.lower(): value for name, value in row.items()}
+            if not set(key) & cells.keys():
+                raise CorpusError(path, f'no "{key[0]}" here; {wanted}', line=number)
+            yield number, cells
+        return
+    rows = read_csv(path, find, " or ".join(key)) if suffix == ".csv" else read_tsv(path, form, find)
+    for number, values in rows:
+        yield number, dict(zip(columns, values if len(columns) > 1 else (values,), strict=False))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # CoNLL-U, the format of Universal Dependencies
 
 FIELDS = 10
