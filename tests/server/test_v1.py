@@ -2,14 +2,13 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
 
-import regard.server
 from regard.errors import EmptyTranslationError, ModelError, NoCrossAttentionError
 from regard.server.batching import QueueFull, TooLate
+from regard.server.page import read_assets
 from regard.server.v1 import ModelList, Results, TaskList
 from regard.tasks.translate.api import Results as Translations
 from tests.server.fakes import FakeRun, FakeRuns, FakeTranslator, client_of
@@ -124,8 +123,8 @@ def test_looking_inside(client, runs):
 
 def test_the_page_reacts_to_the_codes_of_errors(client, runs):
     """The page must not depend on the wording of a message."""
-    page = Path(regard.server.__file__).parent / "page"
-    known = set(re.findall(r'error\.code [!=]== "(\w+)"', "".join(path.read_text() for path in page.rglob("*.js"))))
+    scripts = (asset.body.decode() for name, asset in read_assets().items() if name.endswith(".js"))
+    known = set(re.findall(r'error\.code [!=]== "(\w+)"', "".join(scripts)))
     assert known == {NoCrossAttentionError.code, EmptyTranslationError.code}
     for error in (NoCrossAttentionError, EmptyTranslationError):
         runs["en-it"].trouble = error("no")

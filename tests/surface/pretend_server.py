@@ -16,7 +16,8 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from regard.server.page import page_routes
+from regard.registry import TASKS
+from regard.server.page import has_view, page_routes
 from regard.text.words import words
 from tests.surface.test_inspect_page import inspected, side
 
@@ -149,6 +150,7 @@ class Pretender:
                 {
                     "name": task,
                     "help": f"does {task}",
+                    "view": task in TASKS and has_view(task),
                     "chat": task in ("chat", "retrieve"),
                     "inspect": task == "translate",
                     "models": [name for name in self.served if MODELS[name]["task"] == task],

@@ -105,7 +105,7 @@ def test_everything_that_is_named_is_served() -> None:
 
 def test_what_the_first_view_needs_is_asked_for_at_once() -> None:
     """Or else a browser finds one module by reading the other, and each takes a journey to the server and back."""
-    assets, needed, left = read_assets(), set(), ["main.js"]
+    assets, needed, left = read_assets(), set(), ["main.js", "translate/view.js"]
     while left:
         name = left.pop()
         needed.add(name)

@@ -21,6 +21,7 @@ PACKAGED = (
     "regard/pages/skeleton.html",
     "regard/pages/common/theme.css",
     "regard/server/page/main.js",
+    "regard/tasks/translate/page/view.js",
 )
 
 

@@ -14,6 +14,7 @@ from starlette.responses import StreamingResponse
 from regard.server.bodies import JsonRoute
 from regard.server.errors import Json, error_body, to_api_error
 from regard.server.files import UPLOAD, as_attachment, translate_upload
+from regard.server.page import has_view
 from regard.server.runs import ServedRun, converses, served_tasks
 from regard.server.service import Service, TheService, bearer, key_required
 from regard.tasks import find
@@ -61,6 +62,7 @@ class TaskFacts(BaseModel):
 
     name: str
     help: str
+    view: bool = Field(description="Whether it has views of its own for the web page (/page/<task>/view.js).")
     chat: bool = Field(description="Whether its runs reply to conversations (POST /v1/chat/completions).")
     inspect: bool = Field(description="Whether its runs can be inspected (POST /v1/inspect).")
     models: list[str]
@@ -126,6 +128,7 @@ async def list_tasks(service: TheService) -> Response:
         TaskFacts(
             name=name,
             help=find(name).help,
+            view=has_view(name),
             chat=converses(api),
             inspect=hasattr(api, "inspect"),
             models=[served.name for served in service.runs.served.values() if served.task == name],

@@ -11,6 +11,7 @@ A task is a folder whose file names are fixed, or, in a plugin, a single module 
     compare.py      answer       answers and scores for `regard compare` (optional)
     cli.py          COMMANDS     the commands of the task (optional)
     api.py          Request      the HTTP API (optional; without it the task is not served)
+    page/view.js    views        its views on the page of the server (optional; `regard.server.page` has the contract)
 
 To add a task, add its folder, and one line in `regard.registry.TASKS`.
 """
@@ -122,6 +123,12 @@ def has_part(task: str, name: str) -> bool:
     if hasattr(home, "__path__"):
         return importlib.util.find_spec(f"{home.__name__}.{name}") is not None
     return hasattr(home, PARTS.get(name, name))
+
+
+def folder(task: str) -> Path | None:
+    """The folder of a task; None if a plugin defines the whole task in a single module."""
+    home = import_module(TASKS[task])
+    return Path(home.__path__[0]) if hasattr(home, "__path__") else None
 
 
 def single_file(corpus: Corpus, content: str) -> Path:

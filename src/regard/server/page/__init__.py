@@ -1,17 +1,24 @@
 """The web page of `regard serve`: its files, which are read once at start-up, and their routes.
 
-The page also imports JavaScript modules of `regard.pages`, so the files of both folders are served under /page/. A
-requested address is looked up in a table; it is never used as a path in the file system.
+The page also imports JavaScript modules of `regard.pages`, so the files of both folders are served under /page/. A task
+may have views of its own in a folder `page/`, which is served under /page/<task>/. Its module view.js exports `views`, a
+table from the names of views to { title, load }; `load` returns a promise of a function (app, models) that makes the
+view. Its style sheets are added to the page. A requested address is looked up in a table; it is never used as a path in
+the file system.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
+
+from regard import tasks
+from regard.registry import TASKS
 
 MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
@@ -29,19 +36,42 @@ class Asset(NamedTuple):
 
 def read_assets() -> dict[str, Asset]:
     """All files of the web page by URL path: index.html has the path "/", every other file "/page/NAME"."""
-    found: dict[str, Asset] = {}
-    for package in ("regard.pages", __name__):
-        folder = Path(str(files(package)))
+    bodies: dict[str, bytes] = {}
+    for path, file in _page_files():
+        address = "/" if path == "index.html" else f"/page/{path}"
+        assert address not in bodies, f"two files of the page have the path {path}"
+        bodies[address] = file.read_bytes()
+    of_tasks = (address for address in bodies if address.endswith(".css") and address.split("/")[2] in TASKS)
+    links = "\n".join(f'<link rel="stylesheet" href="{address[1:]}">' for address in sorted(of_tasks))
+    bodies["/"] = bodies["/"].replace(b"{{styles}}", links.encode())
+    return {
+        address: Asset(body, _media_type(address if address != "/" else "index.html"), _tag(body))
+        for address, body in bodies.items()
+    }
+
+
+def has_view(task: str) -> bool:
+    """Whether the task has views of its own for the page."""
+    return (folder := tasks.folder(task)) is not None and (folder / "page" / "view.js").is_file()
+
+
+def _page_files() -> Iterator[tuple[str, Path]]:
+    """The files of the page, and their paths below /page/."""
+    folders = {Path(str(files(package))): "" for package in ("regard.pages", __name__)}
+    folders |= {folder / "page": f"{task}/" for task in TASKS if (folder := tasks.folder(task))}
+    for folder, prefix in folders.items():
         for file in filter(Path.is_file, folder.rglob("*")):
-            path = file.relative_to(folder).as_posix()
-            media_type = MEDIA_TYPES.get(path.rpartition(".")[2])
-            if media_type is None or path == "skeleton.html":
-                continue
-            address = "/" if path == "index.html" else f"/page/{path}"
-            assert address not in found, f"two files of the page have the path {path}"
-            body = file.read_bytes()
-            found[address] = Asset(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:16]}"')
-    return found
+            path = prefix + file.relative_to(folder).as_posix()
+            if _media_type(path) and path != "skeleton.html":
+                yield path, file
+
+
+def _media_type(path: str) -> str:
+    return MEDIA_TYPES.get(path.rpartition(".")[2], "")
+
+
+def _tag(body: bytes) -> str:
+    return f'"{hashlib.sha256(body).hexdigest()[:16]}"'
 
 
 def page_routes() -> APIRouter:

@@ -4,30 +4,26 @@ import * as api from "./api.js";
 import { html, plural } from "./common/draw.js";
 import { noticeView } from "./notice.js";
 import { afterPause } from "./pace.js";
-import { translateView } from "./translate/translate.js";
 
-// The server lists the tasks. Some tasks have their own views, tasks that reply to conversations share one, and all
-// others get a plain one. The module of a view is loaded when the view is first opened.
-const OWN_VIEWS = {
-  translate: {
-    translate: { title: "Translate", load: async () => translateView },
-    inside: { title: "Look inside", load: async () => (await import("./inside/inside.js")).insideView },
-  },
-  classify: { classify: { title: "Classify", load: async () => (await import("./labels/classify.js")).classifyView } },
-  tag: { tag: { title: "Tag", load: async () => (await import("./labels/tag.js")).tagView } },
-};
+// The server lists the tasks. A task with a folder page/ has its own views (view.js), tasks that reply to conversations
+// share one, and all others get a plain one. The module of a view is loaded when the view is first opened.
 const CHAT_VIEW = { title: "Chat", load: async () => (await import("./chat/chat.js")).chatView };
 const plainView = (task) => ({ title: task.name[0].toUpperCase() + task.name.slice(1).replaceAll("-", " "),
   load: async () => (await import("./labels/plain.js")).plainView(task) });
 
+async function viewsOfTask(task) {
+  if (task.view) return (await import(`./${task.name}/view.js`)).views;
+  return task.chat ? { chat: CHAT_VIEW } : { [task.name]: plainView(task) };
+}
+
 // The views by name, each with the models that can be chosen in it.
-function viewsOf(tasks, models) {
+async function viewsOf(tasks, models) {
   const views = {};
-  for (const task of tasks.filter((one) => one.models.length)) {
-    const own = OWN_VIEWS[task.name] ?? (task.chat ? { chat: CHAT_VIEW } : { [task.name]: plainView(task) });
+  const served = tasks.filter((one) => one.models.length);
+  for (const [index, own] of (await Promise.all(served.map(viewsOfTask))).entries()) {
     for (const [name, view] of Object.entries(own)) {
       views[name] ??= { ...view, models: [] };
-      views[name].models.push(...models.filter(({ id }) => task.models.includes(id)));
+      views[name].models.push(...models.filter(({ id }) => served[index].models.includes(id)));
     }
   }
   return views;
@@ -91,7 +87,7 @@ async function start() {
   try {
     const [models, tasks, limit] = await Promise.all([api.models(), api.tasks(), api.limit()]);
     document.getElementById("served").textContent = `${plural(models.length, "model")} served.`;
-    const views = viewsOf(tasks, models);
+    const views = await viewsOf(tasks, models);
     if (models.length) showViews(makeApp(views, limit), views);
     else main.replaceChildren(html("p", { class: "nothing" }, "No model is served here."));
   } catch (error) {

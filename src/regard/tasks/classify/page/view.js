@@ -1,7 +1,7 @@
 // The view of classifiers: a text on the left; on the right, its labels, and the attention weights of its words.
 import * as api from "../api.js";
 import { html } from "../common/draw.js";
-import { readingView } from "./reading.js";
+import { readingView } from "../labels/reading.js";
 import { percent, verdictView } from "../common/shading.js";
 
 const WORDS = {
@@ -16,6 +16,8 @@ const tell = ({ labels, probabilities }) =>
   labels.map((label) => `${label}, ${percent(probabilities[label])}`).join("; ") || "No label is probable enough";
 
 const ask = (...asked) => api.explain("classify", ...asked);
-const classifyView = (app, all) => readingView(all, WORDS, { ask, draw, tell });
+const views = {
+  classify: { title: "Classify", load: async () => (app, all) => readingView(all, WORDS, { ask, draw, tell }) },
+};
 
-export { classifyView };
+export { views };

@@ -1,6 +1,6 @@
 // The view of taggers: a sentence on the left; on the right, its words with their labels, and the influence of words.
 import * as api from "../api.js";
-import { readingView } from "./reading.js";
+import { readingView } from "../labels/reading.js";
 import { spansOf, taggedView } from "../inspect/tagged.js";
 
 const WORDS = {
@@ -13,6 +13,8 @@ const draw = (tagged) => [taggedView(tagged)].filter(Boolean);
 const tell = (tagged) => spansOf(tagged) || tagged.tags.join(", ");
 
 const ask = (...asked) => api.explain("tag", ...asked);
-const tagView = (app, all) => readingView(all, WORDS, { ask, draw, tell });
+const views = {
+  tag: { title: "Tag", load: async () => (app, all) => readingView(all, WORDS, { ask, draw, tell }) },
+};
 
-export { tagView };
+export { views };
