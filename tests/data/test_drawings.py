@@ -5,8 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from regard.data.builtin import PARTS, read_drawings
-from regard.data.drawings import CANVAS, COLORS, PAPERS, SHAPES, Drawing, Thing
+from regard.data.builtin import PARTS
+from regard.data.drawings import CANVAS, COLORS, PAPERS, SHAPES, Drawing, Thing, read_drawings
 
 
 def drawn(shape: str, color: str = "red", radius: int = 30) -> Drawing:

@@ -41,8 +41,13 @@ def test_a_plugin_task_has_a_route(plugin):
         assert client.post("/v1/count", json={"q": "a", "shortst": 2}).json()["error"]["param"] == "shortst"
         [task] = [task for task in client.get("/v1/tasks").json()["data"] if task["name"] == "count"]
         assert task == {
-            "name": "count", "help": "count words", "view": False, "chat": False, "inspect": False, "models": ["counter"],
-        }  # fmt: skip
+            "name": "count",
+            "help": "count words",
+            "view": False,
+            "chat": False,
+            "inspect": False,
+            "models": ["counter"],
+        }
         described = client.get("/openapi.json").json()["paths"]["/v1/count"]["post"]
         assert described["description"] == "Count the words of texts."
 

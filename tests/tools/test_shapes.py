@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from regard.data.builtin import PARTS, read_drawings, read_texts
-from regard.data.drawings import CANVAS, Drawing
+from regard.data.builtin import PARTS, read_texts
+from regard.data.drawings import CANVAS, Drawing, read_drawings
 from regard.errors import SettingsError
 from regard.registry import BUILTIN
 from tools.packaged import FOLDER, pack

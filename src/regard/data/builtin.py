@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from regard.data.drawings import Drawing
 from regard.errors import CorpusError, nearest
 from regard.registry import BUILTIN
 
@@ -83,35 +82,26 @@ def read_phrases(part: str = "train") -> tuple[Phrase, ...]:
             Roles(*map(tuple, row["source_roles"])),
             Roles(*map(tuple, row["target_roles"])),
         )
-        for row in _rows("phrasebook", part)
+        for row in read_rows("phrasebook", part)
     )
 
 
 @functools.cache
 def read_conversations(part: str = "train") -> tuple[tuple[str, ...], ...]:
     """Small-talk conversations as lists of turns: 3,000 in "train", 150 in "valid", 300 in "test"."""
-    return tuple(tuple(row["turns"]) for row in _rows("smalltalk", part))
-
-
-@functools.cache
-def read_drawings(part: str = "train") -> tuple[Drawing, ...]:
-    """Drawings with captions of the corpus "shapes": 8,000 in "train", 300 in "valid", 500 in "test".
-
-    No two drawings are equal. Each drawing of the test part has a shape in a color that it has in no other part.
-    """
-    return tuple(map(Drawing.from_row, _rows("shapes", part)))
+    return tuple(tuple(row["turns"]) for row in read_rows("smalltalk", part))
 
 
 def read_texts(name: str) -> Iterator[str]:
     """The texts of a part: source sentences of the phrasebook, turns of small talk, English captions of drawings."""
-    for row in _rows(corpus_of(name), part_of(name)):
+    for row in read_rows(corpus_of(name), part_of(name)):
         yield from _texts_of(row)
 
 
 def part_hash(name: str) -> str:
     """SHA-256 of a part, e.g. "phrasebook:valid": of lines (source, tab, target), of conversations or rows as JSON."""
     digest = hashlib.sha256()
-    for row in _rows(corpus_of(name), part_of(name)):
+    for row in read_rows(corpus_of(name), part_of(name)):
         is_pair = "source" in row
         text = f"{row['source']}\t{row['target']}\n" if is_pair else json.dumps(row.get("turns", row))
         digest.update(text.encode())
@@ -125,7 +115,8 @@ def _texts_of(row: dict[str, Any]) -> list[str]:
     return row["turns"] if "turns" in row else [row["source"]]
 
 
-def _rows(corpus: str, part: str) -> Iterator[dict[str, Any]]:
+def read_rows(corpus: str, part: str) -> Iterator[dict[str, Any]]:
+    """The rows of one part of a packaged file."""
     packed = (files(__package__) / BUILTIN[corpus]).read_bytes()
     rows = map(json.loads, bz2.decompress(packed).decode().splitlines())
     return (row for row in rows if row["part"] == part)
