@@ -5,8 +5,11 @@ import hashlib
 import numpy as np
 import pytest
 
-from regard.data.builtin import PARTS
+from regard.config import PictureSettings
+from regard.data.builtin import PARTS, caption_rows
 from regard.data.drawings import CANVAS, COLORS, PAPERS, SHAPES, Drawing, Thing, read_drawings
+from regard.data.pictures import PictureSource
+from regard.errors import CorpusError
 
 
 def drawn(shape: str, color: str = "red", radius: int = 30) -> Drawing:
@@ -58,3 +61,27 @@ def test_shapes_differ() -> None:
     for one, mask in masks.items():
         for other in masks.keys() - {one}:
             assert (mask != masks[other]).sum() > 40
+
+
+def test_drawings_are_a_source_of_pictures() -> None:
+    settings = PictureSettings(size=(48, 48), patch_size=8)
+    with PictureSource.open("shapes") as source:
+        name = source.find("test/7.png", "list.tsv:1")
+        assert (source.read(name, "", settings) == read_drawings("test")[7].draw()).all()
+        assert source.size(name, "") == (48, 48)
+        assert len(source.names()) == 8_800
+        with pytest.raises(CorpusError, match=r'^list.tsv:2: there is no picture "cat.png" in .* write \./shapes'):
+            source.find("cat.png", "list.tsv:2")
+    with pytest.raises(CorpusError, match='phrasebook has no pictures; the built-in corpus with pictures is "shapes"'):
+        PictureSource.open("phrasebook")
+
+
+def test_each_right_caption_is_a_row() -> None:
+    rows = list(caption_rows("shapes:test"))
+    drawings = read_drawings("test")
+    assert len(rows) == sum(len(one.captions["en"]) for one in drawings)
+    name, cells = rows[0]
+    assert name == "test/0.png"
+    assert cells == {language: texts[0].text for language, texts in drawings[0].captions.items()}
+    with pytest.raises(CorpusError, match="smalltalk has no pictures"):
+        next(caption_rows("smalltalk"))

@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 
 from regard.config import Corpus, DataSettings, PictureSettings, Recipe
+from regard.data.drawings import read_drawings
 from regard.data.pictures import PictureSource, PictureStore
 from regard.errors import CorpusError, SettingsError
 from regard.tasks.pictures import (
@@ -174,3 +175,10 @@ def test_pictures_of_users_are_paths_bytes_or_arrays(folder: Path) -> None:
     for wrong in (red.astype(np.float32), red[:, :, :2], red[:0]):
         with pytest.raises(CorpusError, match="picture 1: an array of pixels must be uint8"):
             read_pictures([wrong], settings)
+
+
+def test_built_in_drawings_are_a_list() -> None:
+    with PictureSource.open("shapes") as source:
+        rows = list(read_list(Corpus("shapes:valid"), source, ("picture", "caption")))
+    assert len({row.picture for row in rows}) == 300 < len(rows)
+    assert rows[0].text("en") == read_drawings("valid")[0].captions["en"][0].text

@@ -98,6 +98,19 @@ def read_texts(name: str) -> Iterator[str]:
         yield from _texts_of(row)
 
 
+def caption_rows(name: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The name of each drawing of a part, and its captions by language; a drawing with two captions has two rows.
+
+    `regard.data.drawings.DrawingSource` has the drawings by these names.
+    """
+    part = part_of(name)
+    for number, row in enumerate(read_rows(corpus_of(name), part)):
+        if "captions" not in row:
+            raise CorpusError(name, f"{corpus_of(name)} has no pictures; use another corpus")
+        for texts in zip(*row["captions"].values(), strict=True):
+            yield f"{part}/{number}.png", dict(zip(row["captions"], (text for text, _ in texts), strict=True))
+
+
 def part_hash(name: str) -> str:
     """SHA-256 of a part, e.g. "phrasebook:valid": of lines (source, tab, target), of conversations or rows as JSON."""
     digest = hashlib.sha256()

@@ -11,15 +11,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.builtin import read_rows
+from regard.data.builtin import PARTS, corpus_of, read_rows
+from regard.data.pictures import PictureSource, Pixels, to_png
+from regard.errors import CorpusError, nearest
 
-Pixels = NDArray[np.uint8]
-"""A picture: [C, Y, X]."""
 Mask = NDArray[np.bool_]
 Points = NDArray[np.float64]
 
@@ -159,3 +160,29 @@ def read_drawings(part: str = "train") -> tuple[Drawing, ...]:
     No two drawings are equal. Each drawing of the test part has a shape in a color that it has in no other part.
     """
     return tuple(map(Drawing.from_row, read_rows("shapes", part)))
+
+
+class DrawingSource(PictureSource):
+    """The drawings of a built-in corpus by name, e.g. "train/17.png", as files of 48 x 48 pixels."""
+
+    def __init__(self, name: str):
+        """`name`: that of the corpus, or of one of its parts; all parts can be read."""
+        self.path, self._archive = Path(corpus_of(name)), None
+        if str(self.path) != "shapes":
+            raise CorpusError(name, f'{self.path} has no pictures; the built-in corpus with pictures is "shapes"')
+
+    def find(self, name: str, where: str) -> str:
+        if name not in self._drawings:
+            hint = nearest(name, self._drawings) or "; for a folder of this name, write ./shapes"
+            raise CorpusError(where, f'there is no picture "{name}" in the built-in corpus {self.path}{hint}')
+        return name
+
+    def names(self) -> list[str]:
+        return list(self._drawings)
+
+    @functools.cached_property
+    def _drawings(self) -> dict[str, Drawing]:
+        return {f"{part}/{number}.png": one for part in PARTS for number, one in enumerate(read_drawings(part))}
+
+    def _content(self, name: str, where: str) -> bytes:
+        return to_png(self._drawings[name].draw())

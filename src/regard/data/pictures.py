@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import PictureSettings
+from regard.data.builtin import corpus_of
 from regard.errors import CorpusError, RunError, SettingsError, nearest
 from regard.files import opened
 
@@ -205,6 +206,15 @@ class PictureSource:
         tops = {name.partition("/")[0] for name in members if "/" in name and not name.startswith("__MACOSX/")}
         top = f"{tops.pop()}/" if len(tops) == 1 else ""  # of a packed folder, names in it are also accepted
         self._names = {name.removeprefix(top): name for name in members} | {name: name for name in members}
+
+    @staticmethod
+    def open(images: str) -> PictureSource:
+        """The pictures that the setting `pictures.images` names: a folder, a ZIP file, or a built-in corpus."""
+        if not corpus_of(images):
+            return PictureSource(images)
+        from regard.data.drawings import DrawingSource
+
+        return DrawingSource(images)
 
     def __enter__(self) -> Self:
         return self

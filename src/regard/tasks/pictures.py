@@ -32,6 +32,7 @@ from torch import Tensor
 
 from regard.config import Corpus, PictureSettings, Recipe
 from regard.data.augmentation import augment, to_input
+from regard.data.builtin import caption_rows, corpus_of
 from regard.data.pictures import (
     PictureSource,
     PictureStore,
@@ -95,9 +96,14 @@ class PictureRow(NamedTuple):
 def read_list(corpus: Corpus, source: PictureSource, form: Sequence[str]) -> Iterator[PictureRow]:
     """Yield the rows of a list. Its pictures must be in `source`; they are not decoded yet.
 
-    `form`: the columns of a TSV file without a header, e.g. ("picture", "caption").
+    `form`: the columns of a TSV file without a header, e.g. ("picture", "caption"). The rows of the built-in drawings
+    have a column for each language, and a row for each right caption.
     """
     path = single_file(corpus, "pictures and what belongs to them")
+    if corpus_of(corpus.source):
+        for drawing, captions in caption_rows(corpus.source):
+            yield PictureRow(corpus.source, source.find(drawing, corpus.source), captions)
+        return
     for number, cells in read_rows(path, COLUMNS, form):
         where = f"{path}:{number}"
         name = next((cells[column] for column in COLUMNS if cells.get(column)), None)
@@ -144,7 +150,7 @@ class PictureExamples(Generic[Example]):
         """Measure some of the training pictures, evenly spaced in the list."""
         names = list(dict.fromkeys(one.picture for one in self.parts.train()))
         chosen = names[:: -(-len(names) // MEASURED)]
-        with PictureSource(self.pictures.images) as source:
+        with PictureSource.open(self.pictures.images) as source:
             sizes = [source.size(name, self.pictures.images) for name in chosen]
             pixels = np.stack([source.read(name, self.pictures.images, self.pictures) for name in chosen])
         height, width = (int(size) for size in np.median(np.array(sizes), axis=0))
@@ -169,7 +175,7 @@ def read_examples(
     data, pictures = recipe.data, recipe.pictures
     if not pictures.images:
         raise SettingsError("pictures.images is empty: name the folder or ZIP file of the pictures (--images DIR|ZIP)")
-    with PictureSource(pictures.images) as source:
+    with PictureSource.open(pictures.images) as source:
 
         def read_one(corpus: Corpus) -> list[Example]:
             return read(corpus, source)
@@ -250,7 +256,7 @@ def new_picture_store(run: Run, examples: PictureExamples[Any], log: Log) -> Ite
     log(f"reading {len(names):,} pictures")
     records = {part: (one._asdict() for one in found) for part, found in examples.parts.held_out.items()}
     with new_store(run, records) as folder:
-        with PictureSource(settings.images) as source:
+        with PictureSource.open(settings.images) as source:
             pictures = (source.read(name, settings.images, settings) for name in names)
             write_pictures(folder / PICTURES, pictures, len(names), settings)
         (folder / NAMES).write_text(json.dumps(names, ensure_ascii=False), encoding="utf-8")
