@@ -30,9 +30,10 @@ import numpy as np
 from multi30k import HERE, OUT
 from regard.run import Run
 from regard.tasks import load
-from regard.tasks.classify.classifier import Classification, Classifier
-from regard.tasks.classify.data import LabeledDocument, plain
-from regard.tasks.classify.report import label_words
+from regard.tasks.classify.classifier import Classifier
+from regard.tasks.classify.document_report import label_words
+from regard.tasks.classify.document_text import plain
+from regard.tasks.classify.documents import ClassifiedDocument, LabeledDocument
 from regard.tasks.train import resolve, start
 from regard.text.words import ShadedSentence, words
 
@@ -174,7 +175,7 @@ def deletion(classifier: Classifier, test: list[LabeledDocument]) -> dict[str, A
     }
 
 
-def without(verdict: Classification, places: set[int]) -> str:
+def without(verdict: ClassifiedDocument, places: set[int]) -> str:
     """Return the text of a classified document without the words at these positions."""
     lines, first = [], 0
     for sentence in verdict.sentences or ():

@@ -48,7 +48,7 @@ from multi30k import HERE, OUT
 from peers.environment import keras_python
 from regard.data.batches import epoch_batches
 from regard.run import Run
-from regard.tasks.classify.data import plain
+from regard.tasks.classify.document_text import plain
 from regard.training.device import measure_machine
 from regard.training.plan import BFLOAT16_PAYS
 from train import PEERS, Side, read_lines

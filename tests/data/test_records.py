@@ -12,7 +12,8 @@ from regard.config import Corpus
 from regard.data.pairs import Pair, read_corpus
 from regard.data.records import by_name, read_csv, read_json_lines, read_kept, read_objects, read_tsv
 from regard.errors import CorpusError, RunError
-from regard.tasks.classify.data import LabeledDocument, plain, read_documents
+from regard.tasks.classify.document_text import plain
+from regard.tasks.classify.documents import LabeledDocument, read_documents
 from regard.tasks.retrieve.data import read_knowledge, read_markdown
 
 

@@ -26,7 +26,7 @@ def verdict(text: str = "a lovely film.") -> dict[str, Any]:
 
 
 def report() -> dict[str, Any]:
-    by_label = {name: {"precision": 0.9, "recall": 0.8, "f1": 0.85, "documents": 10} for name in ("bad", "good")}
+    by_label = {name: {"precision": 0.9, "recall": 0.8, "f1": 0.85, "count": 10} for name in ("bad", "good")}
     return {
         "title": "Documents: bad or good",
         "run": "test",
@@ -35,7 +35,8 @@ def report() -> dict[str, Any]:
         "validations": [{"step": 25, "seconds": 25, "loss": 0.5, "accuracy": 0.9, "f1": 0.89, "best": True}],
         "labels": {
             "names": ["bad", "good"],
-            "documents": 20,
+            "unit": "documents",
+            "counted": "documents",
             "confusion": [[8, 2], [0, 10]],
             "by_label": by_label,
             "reliability": [
@@ -44,10 +45,8 @@ def report() -> dict[str, Any]:
             ],
             "error": 0.06,
             "temperature": 1.2,
-            "words": [
-                {"label": "good", "words": [{"text": "lovely", "weight": 0.5}, {"text": HOSTILE, "weight": 0.1}]}
-            ],
         },
+        "words": [{"label": "good", "words": [{"text": "lovely", "weight": 0.5}, {"text": HOSTILE, "weight": 0.1}]}],
         "documents": [verdict() | {"right": ["bad"]}],
         "plan": [],
         "settings": {},

@@ -33,7 +33,7 @@ def test_one_label_a_document_is_scored_as_scikit_learn_does(labels, documents, 
     table = metrics.precision_recall_fscore_support(right, given_labels, labels=known, zero_division=0)
     for place, name in enumerate(names):
         ours = found.by_label[name]
-        assert [ours[key] for key in ("precision", "recall", "f1", "documents")] == pytest.approx(
+        assert [ours[key] for key in ("precision", "recall", "f1", "count")] == pytest.approx(
             [column[place] for column in table]
         )
 

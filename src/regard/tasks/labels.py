@@ -24,7 +24,7 @@ Truth = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Scores of predicted labels. Accuracy: share of documents for which exactly the correct labels are predicted."""
+    """Scores of predicted labels. Accuracy: share of examples for which exactly the correct labels are predicted."""
 
     accuracy: float
     f1: float
@@ -33,11 +33,11 @@ class LabelScores:
     """Mean negative log-likelihood of the correct labels."""
     calibration_error: float
     """Expected calibration error (ECE): mean difference between the confidence and the accuracy of the model."""
-    documents: int
+    examples: int
     by_label: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Precision, recall, F1 and number of documents of each label."""
+    """Precision, recall, F1 and number of examples of each label."""
     confusion: list[list[int]] | None = None
-    """Row: correct label, column: predicted label. None if a document may have several labels."""
+    """Row: correct label, column: predicted label. None if an example may have several labels."""
     reliability: list[dict[str, float]] = field(default_factory=list)
     """For each bin of confidence: mean confidence, share of correct answers, number of answers."""
 
@@ -48,7 +48,7 @@ class LabelScores:
 def score_labels(
     probability_BL: Matrix, target_BL: Truth, labels: Sequence[str], *, several: bool, threshold: float = 0.5
 ) -> LabelScores:
-    """Compare the predicted labels of B documents with the correct ones (`target_BL`); L is the number of labels.
+    """Compare the predicted labels of B examples with the correct ones (`target_BL`); L is the number of labels.
 
     The most probable label is predicted or, if `several`, every label whose probability is at least `threshold`.
     Precision, recall and F1 are 0 where they are undefined.
@@ -74,9 +74,9 @@ def score_labels(
         f1=float(f1_L.mean()),
         loss=float(-log_likelihood / max(len(target_BL), 1)),
         calibration_error=error,
-        documents=len(target_BL),
+        examples=len(target_BL),
         by_label={
-            label: dict(zip(("precision", "recall", "f1", "documents"), scores, strict=True))
+            label: dict(zip(("precision", "recall", "f1", "count"), scores, strict=True))
             for label, scores in zip(labels, by_label, strict=True)
         },
         confusion=None if several else (target_BL.astype(np.int64).T @ given_BL.astype(np.int64)).tolist(),
@@ -105,7 +105,7 @@ def reliability(sure: Matrix, right: Truth) -> tuple[float, list[dict[str, float
 def label_loss(
     logits_BL: Tensor, target_BL: Tensor, *, several: bool, smoothing: float = 0.0, weights_L: Tensor | None = None
 ) -> Loss:
-    """Cross-entropy summed over B documents: of a softmax over L labels or, if `several`, of one sigmoid per label.
+    """Cross-entropy summed over B examples: of a softmax over L labels or, if `several`, of one sigmoid per label.
 
     Label smoothing gives the share `smoothing` of the target probability to all labels equally or, if `several`, to
     "yes" and "no" equally. `weights_L` has the weight of each label in the loss.
@@ -122,13 +122,13 @@ def label_loss(
         loss_BL = -log_BL * (target_BL * (1 - smoothing) + smoothing / count)
         plain = -(log_BL.detach() * target_BL).sum()
     if weights_L is not None:
-        # With one label per document, the whole loss of a document has the weight of its label.
+        # With one label per example, the whole loss of an example has the weight of its label.
         loss_BL = loss_BL * (weights_L if several else (target_BL @ weights_L)[:, None])
     return Loss(loss_BL.sum(dtype=torch.float64), plain.to(torch.float64), len(logits_BL))
 
 
 def balanced(counts_L: NDArray[np.int64]) -> Tensor:
-    """Class weights [L], inversely proportional to `counts_L`: the number of training documents of each of L labels."""
+    """Class weights [L], inversely proportional to `counts_L`: the number of training examples of each of L labels."""
     counts = np.maximum(counts_L, 1).astype(np.float64)
     return torch.tensor(counts_L.sum() / (len(counts) * counts), dtype=torch.float32)
 
@@ -136,7 +136,7 @@ def balanced(counts_L: NDArray[np.int64]) -> Tensor:
 def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> float | None:
     """Find the softmax temperature that maximizes the likelihood of the correct labels (Guo et al. 2017).
 
-    Returns None for fewer than 30 documents. As in Platt (1999), the target probability of the correct labels is a
+    Returns None for fewer than 30 examples. As in Platt (1999), the target probability of the correct labels is a
     little below 1: otherwise, if all labels are predicted correctly, the lowest temperature would be the best one, and
     all probabilities would become 0 or 1.
     """

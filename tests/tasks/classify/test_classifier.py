@@ -12,10 +12,12 @@ import pytest
 import regard
 from regard.cli import main
 from regard.config import Corpus
+from regard.config.recipe import make_recipe
 from regard.run import Run
-from regard.tasks.classify.classifier import Classifier, shade
-from regard.tasks.classify.data import LabeledDocument, ShownWindow, read_documents
-from regard.tasks.classify.report import label_words
+from regard.tasks.classify.classifier import Classifier
+from regard.tasks.classify.document_report import label_words
+from regard.tasks.classify.document_text import ShownWindow, shade
+from regard.tasks.classify.documents import LabeledDocument, read_documents, read_examples
 from regard.text.tokenizer import Piece
 from tests.reviews import BAD, GOOD, review, train_arguments, write_reviews
 
@@ -179,7 +181,7 @@ def test_the_command_explains_and_takes_a_file_as_one_document(folder, tmp_path,
 def test_the_command_scores(folder, capsys):
     assert main(["classify", str(folder / "run"), str(folder / "train.tsv"), "--score", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["documents"] == 300
+    assert found["examples"] == 300
     assert sum(map(sum, found["confusion"])) == 300
     assert main(["classify", str(folder / "run"), str(folder / "train.tsv"), "--score"]) == 0
     assert "row: correct label" in capsys.readouterr().out
@@ -342,14 +344,12 @@ def test_the_encoder_learns_too_and_several_labels_can_be_given(tmp_path):
 
 
 def test_a_rare_label_stays_with_the_training_documents(tmp_path):
-    from regard.config import Corpus, DataSettings
-    from regard.tasks.classify.data import TrainingDocuments
-
     lines = [f"common\tword number {place}" for place in range(60)] + ["rare\tquite another text"]
     lines += ["other\tsomething else altogether"]
     (tmp_path / "data.tsv").write_text("\n".join(lines))
     for seed in range(20):
-        documents = TrainingDocuments(DataSettings(task="classify", train=(Corpus(str(tmp_path / "data.tsv")),)), seed)
+        data = {"task": "classify", "train": [{"source": str(tmp_path / "data.tsv")}]}
+        documents = read_examples(make_recipe({"data": data, "train": {"seed": seed}}))
         assert documents.labels == ("common", "other", "rare")
         assert len(documents) + sum(map(len, documents.parts.held_out.values())) == 62
 

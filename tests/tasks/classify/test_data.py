@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 
 from regard.config import Corpus, TokenizerSettings
 from regard.errors import CorpusError
-from regard.tasks.classify.data import (
-    LabeledDocument,
+from regard.tasks.classify.document_text import (
     encode_document,
     make_windows,
     plain,
-    read_documents,
     sentences_of,
     show_document,
 )
+from regard.tasks.classify.documents import LabeledDocument, read_documents
 from regard.tasks.classify.settings import ClassifySettings
 from regard.text.tokenizer import EOS, train_tokenizer
 

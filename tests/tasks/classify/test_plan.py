@@ -14,9 +14,8 @@ from regard.config import ModelSettings
 from regard.config.recipe import make_recipe
 from regard.models.han import HANSettings
 from regard.models.pooled_encoders import TransformerClassifierSettings
-from regard.tasks.classify.data import DocumentFacts
+from regard.tasks.classify.documents import DocumentFacts, make_document_plan
 from regard.tasks.classify.settings import ClassifySettings
-from regard.tasks.classify.training import make_document_plan
 from regard.training.flops import count_cost
 from regard.training.plan import merge
 from tests.reviews import CASES, LABELS, VOCABULARY

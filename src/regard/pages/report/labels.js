@@ -7,7 +7,7 @@ const CELL = { least: 18, most: 72, figures: 34 };
 const NAME = 12;
 
 // ---- confusion
-function matrixNode({ names, confusion, counted = "documents" }, width) {
+function matrixNode({ names, confusion, counted }, width) {
   const sums = confusion.map((row) => row.reduce((sum, count) => sum + count, 0));
   const left = Math.min(150, width / 3);
   const size = Math.max(CELL.least, Math.min(CELL.most, (width - left - 8) / names.length));
@@ -40,7 +40,7 @@ function confusionView(labels) {
   responsive(host, (width) => host.replaceChildren(matrixNode(labels, width)));
   return html("figure", { class: "confusion" },
     html("figcaption", {},
-      `Each row is a true label, each column a predicted one. Cells count ${labels.counted ?? "documents"}.`), host);
+      `Each row is a true label, each column a predicted one. Cells count ${labels.counted}.`), host);
 }
 
 // The pair of labels that is confused most often, as a sentence.
@@ -50,15 +50,15 @@ function confusionMessage(labels) {
     row.map((count, given) => ({ count, right: labels.names[right], given: labels.names[given] })))
     .filter(({ count, right, given }) => count > 0 && right !== given)
     .sort((one, other) => other.count - one.count);
-  if (!pairs.length) return `All ${labels.counted ?? "documents"} were given the right label.`;
+  if (!pairs.length) return `All ${labels.counted} were given the right label.`;
   const { count, right, given } = pairs[0];
   return `The most common error: ${right} predicted as ${given}, ${plural(count, "time")}.`;
 }
 
 const labelTable = (labels) => labels?.by_label && html("details", { open: labels.names.length <= 10 },
   html("summary", {}, "Precision, recall and F1 of each label"),
-  table(["label", "precision", "recall", "F1", labels.unit ?? "documents"], Object.entries(labels.by_label).map(([label, one]) =>
-    [label, percent(one.precision), percent(one.recall), percent(one.f1), number(one.documents ?? one.count)]), "numbers"));
+  table(["label", "precision", "recall", "F1", labels.unit], Object.entries(labels.by_label).map(([label, one]) =>
+    [label, percent(one.precision), percent(one.recall), percent(one.f1), number(one.count)]), "numbers"));
 
 // ---- calibration: x is the predicted probability, y how often such predictions are right
 function reliabilityNode(bins, width) {
@@ -93,8 +93,8 @@ function calibrationView(labels) {
 }
 
 // ---- words and documents
-const labelWords = (labels) => labels?.words?.length > 0 && html("div", { class: "label-words" },
-  labels.words.map(({ label, words }) => {
+const labelWords = (found) => found?.length > 0 && html("div", { class: "label-words" },
+  found.map(({ label, words }) => {
     const strongest = words[0].weight;
     return html("div", {}, html("h3", {}, label), html("p", {}, words.flatMap(({ text, weight }, index) => {
       const mark = html("span", { class: "shaded", title: `${percent(weight)} more attention than under other labels` }, text);

@@ -104,7 +104,7 @@ const sections = [
   section("documents", "Words and sentences",
     "The words with the largest attention weights in documents of each label; then some documents, with the weight " +
     "of each sentence beside it.",
-    labels.labelWords(data.labels), labels.documentsView(data.documents)),
+    labels.labelWords(data.words), labels.documentsView(data.documents)),
   section("samples", "Samples", samples.message(list(data.samples)),
     samples.samplesView(list(data.samples), languages, names)),
   section("attention", "Attention",

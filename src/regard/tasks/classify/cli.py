@@ -15,11 +15,11 @@ from regard.errors import SettingsError
 from regard.files import first_of, is_typed, read_input_lines, read_lines, split_suffix
 from regard.run import Run
 from regard.tasks import load
-from regard.tasks.classify.data import FORMATS, read_documents
+from regard.tasks.classify.documents import FORMATS, read_documents
 from regard.terminal import Command, Parser, console, show_confusion, show_note, show_table, show_weights
 
 if TYPE_CHECKING:
-    from regard.tasks.classify.classifier import Classification
+    from regard.tasks.classify.documents import ClassifiedDocument
     from regard.tasks.labels import LabelScores
 
 SHOWN_LABELS, SHOWN_WORDS = 5, 5
@@ -64,18 +64,18 @@ def show_scores(found: LabelScores, options: argparse.Namespace) -> None:
         print(json.dumps(found.as_dict(), ensure_ascii=False))
         return
     shares = {"accuracy": found.accuracy, "macro F1": found.f1, "calibration error": found.calibration_error}
-    show_table([], [*((name, f"{share:.2%}") for name, share in shares.items()), ("documents", found.documents)])
+    show_table([], [*((name, f"{share:.2%}") for name, share in shares.items()), ("examples", found.examples)])
     print()
     rows = (
-        [label, *(f"{one[name]:.1%}" for name in ("precision", "recall", "f1")), one["documents"]]
+        [label, *(f"{one[name]:.1%}" for name in ("precision", "recall", "f1")), one["count"]]
         for label, one in found.by_label.items()
     )
-    show_table(["label", "precision", "recall", "F1", "documents"], rows)
+    show_table(["label", "precision", "recall", "F1", "examples"], rows)
     if found.confusion is not None:
         show_confusion(list(found.by_label), found.confusion)
 
 
-def show(results: Iterable[Classification], options: argparse.Namespace) -> None:
+def show(results: Iterable[ClassifiedDocument], options: argparse.Namespace) -> None:
     """Print each result as JSON (--json), shaded text (--explain), or a line with labels and the best probability."""
     for result in results:
         if options.json:
@@ -102,7 +102,7 @@ def _texts(options: argparse.Namespace, labeled: bool) -> Iterator[str]:
         yield "\n".join(found)
 
 
-def _explain(result: Classification) -> None:
+def _explain(result: ClassifiedDocument) -> None:
     """Print labels with probabilities, then each sentence with its weight as a bar and its words shaded by weight."""
     from rich.text import Text
 
