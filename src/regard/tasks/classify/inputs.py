@@ -41,6 +41,11 @@ def kind_of(recipe: Recipe) -> Any:
     return import_module(f"{__package__}.documents")
 
 
+def kind_of_records(records: Sequence[Json]) -> Any:
+    """The module of the kind of input that held-out examples of a run have."""
+    return import_module(f"{__package__}.documents")
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Use
 

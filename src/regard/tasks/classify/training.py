@@ -17,9 +17,8 @@ from regard.errors import SettingsError
 from regard.models.base import ClassifierModel, Network
 from regard.run import Run
 from regard.tasks.bootstrap import ratio_metric
-from regard.tasks.classify import documents
 from regard.tasks.classify.classifier import Classifier, load, score_inputs, score_logits, target_of
-from regard.tasks.classify.inputs import LabeledExample, LabeledExamples, PreparedExamples, kind_of
+from regard.tasks.classify.inputs import LabeledExample, LabeledExamples, PreparedExamples, kind_of, kind_of_records
 from regard.tasks.classify.settings import ClassifySettings
 from regard.tasks.dataset import StreamTrainUnit
 from regard.tasks.labels import balanced, find_temperature, label_loss
@@ -141,7 +140,7 @@ class ClassifyTraining(Training[AnyExamples, AnyPrepared]):
         return Scored(found.as_dict(), None, ratio_metric("accuracy", ((one, 1) for one in right)))
 
     def from_records(self, records: Sequence[Json]) -> Sequence[LabeledExample]:
-        return documents.from_records(records)
+        return kind_of_records(records).from_records(records)
 
     def train_examples(self, examples: AnyExamples) -> Iterable[LabeledExample]:
         return examples.parts.train()
