@@ -14,7 +14,8 @@ from regard.config import ModelSettings
 from regard.config.recipe import make_recipe
 from regard.models.han import HANSettings
 from regard.models.pooled_encoders import TransformerClassifierSettings
-from regard.tasks.classify.documents import DocumentFacts, make_document_plan
+from regard.tasks.classify.documents import DocumentFacts
+from regard.tasks.classify.plan import make_document_plan
 from regard.tasks.classify.settings import ClassifySettings
 from regard.training.flops import count_cost
 from regard.training.plan import merge

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from regard.tasks.classify.inputs import (
     keep_rare_labels,
     number_labels,
 )
+from regard.tasks.classify.plan import make_document_plan
 from regard.tasks.classify.settings import ClassifySettings
 from regard.tasks.dataset import (
     HELD_OUT,
@@ -57,14 +57,7 @@ from regard.tasks.dataset import (
 from regard.tasks.training import Json, Tables, Workload
 from regard.text.tokenizer import EOS, UNK, Tokenizer
 from regard.text.words import ShadedSentence, ShadedWord
-from regard.training.plan import (
-    CHARACTERS_PER_TOKEN,
-    PlannedSetting,
-    choose_batch,
-    choose_learning_rate,
-    choose_length,
-    leave_given,
-)
+from regard.training.plan import CHARACTERS_PER_TOKEN, PlannedSetting
 
 LABEL_COLUMNS = ("label", "labels", "category")
 LONGEST_SHOWN = 2500
@@ -337,58 +330,3 @@ def open_examples(run: Run, log: Log) -> PreparedDocuments:
     folder = open_store_folder(run, lambda: read_examples(run.recipe).write(run, log))
     valid, test = (from_records(read_held_out(folder, part, "documents")) for part in HELD_OUT)
     return PreparedDocuments(open_reader(run), open_documents(folder / "train"), valid, test, run.labels)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Plan
-
-
-def make_document_plan(data: DocumentFacts, given: Tables) -> list[PlannedSetting]:
-    arch = given.get("model", {}).get("arch", "han")
-    choices = list(_choose_settings(data, arch))
-    chosen = {choice.name: choice.value for choice in choices}
-    longest = given.get("classify", {}).get("max_tokens", chosen["classify.max_tokens"])
-    documents = 32 if data.documents >= 2_000 else 16  # per batch; an epoch of few documents needs enough steps
-    wanted = documents * min(data.tokens, longest)
-    batch, epoch = choose_batch(given, wanted, least=256, examples=data.documents, length=data.tokens, unit="documents")
-    growing = "dropout grows: a model that has learned nothing cannot overfit"
-    warmup = PlannedSetting("train.regularization_warmup", min(max(2 * epoch, 200), 1500), growing)
-    every = min(max(epoch // 2, 50), 2000)
-    most = max(12 * epoch, 20 * every)  # a model of a small corpus overfits long before
-    choices += [batch, warmup, *choose_length(epoch, validate_every=every, patience=6, max_steps=most)]
-    return leave_given(choices, given)
-
-
-def _choose_settings(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]:
-    is_uneven = data.several or data.rarest < 0.5 / data.labels
-    if data.several:
-        yield PlannedSetting("classify.multi_label", True, "some documents have several labels, or none")
-    wanted = data.long * data.tokens_per_word
-    longest = min(max(50 * math.ceil(wanted / 50), 100), 600)
-    reason = "19 of 20 documents are shorter" if longest >= wanted else "the middle of longer documents is left out"
-    yield PlannedSetting("classify.max_tokens", longest, reason)
-    if is_uneven and not data.several:
-        yield PlannedSetting("classify.class_weights", "balanced", f"the rarest of {data.labels} labels is infrequent")
-    if data.by_words:
-        words = data.documents * data.words
-        size = int(min(max(12 * math.sqrt(words), 500), 50_000)) // 100 * 100
-        count = f"{words / 1e6:.1f} million" if words >= 1e6 else f"{round(words, -3):,.0f}"
-        yield PlannedSetting("tokenizer.kind", "word", "attention weights are shown per word")
-        yield PlannedSetting("tokenizer.lowercase", True, "the first word of a sentence is the same word")
-        yield PlannedSetting("tokenizer.vocab_size", size, f"{count} words: those that occur at least about five times")
-    else:
-        yield PlannedSetting("tokenizer.kind", "bpe", "subwords: spaces do not divide this text into words")
-        yield PlannedSetting("tokenizer.vocab_size", 8000, "few enough that each subword is seen often")
-    yield PlannedSetting("model.arch", arch, "attention over words and over sentences, and both can be shown")
-    small, large = data.documents < 5_000, data.documents >= 200_000
-    if arch == "han":
-        reason = f"{data.documents:,} documents"
-        yield PlannedSetting("model.embedding_width", 64 if small else 200 if large else 128, reason)
-        yield PlannedSetting("model.width", 32 if small else 100 if large else 64, reason)
-    dropout = 0.2 if large else 0.5 if arch == "han" else 0.3
-    yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
-    reason = "rare labels count as much as others" if is_uneven else "labels are about equally frequent"
-    yield PlannedSetting("train.metric", "f1" if is_uneven else "accuracy", reason)
-    yield from choose_learning_rate(3e-3, 100, 0.2, muon=arch == "transformer-classifier")
-    word_dropout = 0.2 if data.words >= 30 else 0.1
-    yield PlannedSetting("classify.word_dropout", word_dropout, "so that no single word decides alone")
