@@ -7,6 +7,7 @@ import tomllib
 import pytest
 import torch
 
+from regard import tasks
 from regard.cli import main
 from regard.config import Recipe
 from regard.config import recipe as recipes
@@ -14,6 +15,7 @@ from regard.config.recipe import make_recipe
 from regard.errors import RegardError, RunError
 from regard.files import write_atomically
 from regard.run import Run
+from regard.text.tokenizer import VocabularyTokenizer
 
 
 def test_create_refuses_what_exists_and_discard_removes_what_it_made(tmp_path):
@@ -146,3 +148,58 @@ def test_metrics_leave_out_what_training_went_back_from(tmp_path):
     lines = [json.dumps({"kind": "step", "step": step, "number": number}) for number, step in enumerate(steps)]
     (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"cut off']))
     assert [line["number"] for line in Run(tmp_path).metrics()] == [0, 1, 2, 5, 6]
+
+
+TINY = {
+    "model": {
+        "arch": "transformer-tiny",
+        "width": 16,
+        "heads": 2,
+        "ffn_width": 16,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+    }
+}
+
+
+def tiny_run(folder, change=lambda name, weight: weight):
+    """A run with tokenizers and untrained weights, which `change` may replace."""
+    run = Run.create(folder)
+    run.write_recipe(make_recipe(TINY))
+    tokenizer = VocabularyTokenizer("word", False, ["a", "b"], [])
+    run.write_tokenizers(tokenizer, tokenizer)
+    run.write_sizes(source_vocabulary=tokenizer.size, target_vocabulary=tokenizer.size)
+    weights = run.build_network().named_parameters()
+    run.write_weights({name: change(name, weight.detach()) for name, weight in weights})
+    run.write_card({})
+    return Run.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("model.width", 65_536), ("model.ffn_width", 65_536), ("sizes.source_vocabulary", 10**12)],
+)
+def test_a_recipe_cannot_ask_for_memory_that_the_weights_do_not_need(tmp_path, setting, value):
+    """A network of these sizes needs 50 GB and more: it must be refused before it is built."""
+    run = tiny_run(tmp_path / "run")
+    section, key = setting.split(".")
+    if section == "sizes":
+        run.write_sizes(**run.sizes | {key: value, "target_vocabulary": value})
+    else:
+        run.write_recipe(make_recipe({"model": TINY["model"] | {key: value}}), run.sizes)
+    with pytest.raises(RunError, match="weights do not fit the recipe"):
+        Run.open(run.folder).load_network()
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_weights_that_are_no_numbers_are_refused(tmp_path, value):
+    run = tiny_run(tmp_path / "run", lambda name, weight: weight * float(value) if weight.dim() == 2 else weight)
+    with pytest.raises(RunError, match=r"has values that are not finite numbers; take the file"):
+        run.load_network()
+
+
+@pytest.mark.parametrize("search", [{}, {"beam_size": 1}, {"beam_groups": 2, "beam_size": 2}, {"sample": True}])
+def test_weights_that_overflow_are_told_when_they_are_used(tmp_path, search):
+    run = tiny_run(tmp_path / "run", lambda name, weight: torch.full_like(weight, 3e38))
+    with pytest.raises(RegardError, match="the model computes values that are not finite numbers"):
+        tasks.load(run).translate(["a b"], **search)

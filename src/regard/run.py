@@ -269,8 +269,14 @@ class Run:
 
         path = self.require_weights()
         self.checksums.check(WEIGHTS)
-        model = self.build_network()
-        restore(model, load_file(path), where=str(path))
+        with torch.device("meta"):  # takes no memory: the sizes in the recipe may be wrong by any factor
+            require_shapes(self.build_network(), stored_shapes(path), where=str(path))
+        model, stored = self.build_network(), load_file(path)
+        for name, tensor in stored.items():
+            if not torch.isfinite(tensor).all():
+                problem = f'tensor "{name}" has values that are not finite numbers'
+                raise RunError(f"{path}: {problem}; take the file from a copy of the run")
+        restore(model, stored, where=str(path))
         model.eval()
         return model.requires_grad_(False).to(torch.float32)
 
@@ -404,24 +410,33 @@ def open_together(run: str | Path | Run, *others: str | Path) -> list[Run]:
     return runs
 
 
-def restore(model: Network, stored: Mapping[str, Tensor], *, where: str) -> None:
-    """Copy the tensors `stored` into the parameters of a model, by name.
+def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors in a file of weights, by name, from its header alone."""
+    from safetensors import safe_open
 
-    A missing or unexpected tensor, or a different shape, is an error, whose message begins with `where`.
-    """
+    with safe_open(path, framework="numpy") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+
+
+def require_shapes(model: Network, shapes: Mapping[str, tuple[int, ...]], *, where: str) -> None:
+    """Raise an error unless `shapes` are those of the parameters of a model, by name. `where` begins the message."""
+    own = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    missing, unused = sorted(own.keys() - shapes.keys()), sorted(shapes.keys() - own.keys())
+    problem = f'missing tensor "{missing[0]}"' if missing else f'unexpected tensor "{unused[0]}"' if unused else ""
+    for name in () if problem else own:
+        if shapes[name] != own[name]:
+            problem = f'tensor "{name}" has the shape {shapes[name]}, not {own[name]}'
+            break
+    if problem:
+        remedy = "take recipe.toml and weights.safetensors from the same copy of the run"
+        raise RunError(f"{where}: the weights do not fit the recipe: {problem}; {remedy}")
+
+
+def restore(model: Network, stored: Mapping[str, Tensor], *, where: str) -> None:
+    """Copy the tensors `stored` into the parameters of a model, by name; they must fit (`require_shapes`)."""
     import torch
 
-    remedy = "take recipe.toml and weights.safetensors from the same copy of the run"
-    parameters = dict(model.named_parameters())
-    missing, unused = sorted(parameters.keys() - stored.keys()), sorted(stored.keys() - parameters.keys())
-    if missing or unused:
-        tensor = f'missing tensor "{missing[0]}"' if missing else f'unexpected tensor "{unused[0]}"'
-        raise RunError(f"{where}: the weights do not fit the recipe: {tensor}; {remedy}")
+    require_shapes(model, {name: tuple(tensor.shape) for name, tensor in stored.items()}, where=where)
     with torch.no_grad():
-        for name, parameter in parameters.items():
-            if parameter.shape != stored[name].shape:
-                shapes = f"{tuple(stored[name].shape)}, not {tuple(parameter.shape)}"
-                raise RunError(
-                    f'{where}: the weights do not fit the recipe: tensor "{name}" has the shape {shapes}; {remedy}'
-                )
+        for name, parameter in model.named_parameters():
             parameter.copy_(stored[name])

@@ -22,7 +22,7 @@ from regard import tasks
 from regard.errors import RegardError, RunError, SettingsError
 from regard.languages import language_name, normalize_code
 from regard.registry import TASKS
-from regard.run import METRICS, RECIPE, REPORT, WEIGHTS, Run
+from regard.run import METRICS, RECIPE, REPORT, WEIGHTS, Run, stored_shapes
 from regard.server.batching import Batcher, Closing, ThreadToLoop, retrieve_error
 from regard.server.inspections import MOST_WAITING, Inspector
 from regard.server.language_detection import LanguageDetector
@@ -265,12 +265,8 @@ def describe_run(served: ServedRun) -> Json:
 
 
 def _count_parameters(run: Run) -> int:
-    from safetensors import safe_open
-
-    if not (run.folder / WEIGHTS).is_file():  # retrieval by words needs no weights
-        return 0
-    with safe_open(run.folder / WEIGHTS, framework="numpy") as weights:
-        return sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118  not a dict
+    path = run.folder / WEIGHTS
+    return sum(map(prod, stored_shapes(path).values())) if path.is_file() else 0  # retrieval by words needs none
 
 
 def _created(run: Run) -> int:

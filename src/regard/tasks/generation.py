@@ -6,6 +6,7 @@ decoding, for the coverage penalty and for replacing unknown words.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -33,7 +34,7 @@ from regard.decoding.forced_decoding import force
 from regard.decoding.greedy import Choose, Sample, extend_paths, most_likely, sampling, stream
 from regard.decoding.hypothesis import Hypothesis, Tokens
 from regard.decoding.penalties import CoveragePenalty, LengthPenalty
-from regard.errors import SettingsError, nearest
+from regard.errors import ModelError, SettingsError, nearest
 from regard.layers.hooks import attention_hooks, match_hooks
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
@@ -140,14 +141,23 @@ class Searcher:
         self.suppressed = tuple(map(target.tokens.index, settings.suppress_tokens))
         self.penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
 
-    @torch.inference_mode()
     def search(
         self, inputs: Sequence[SearchInput], nbest: int, watch: Callable[[BeamState], None] | None = None
     ) -> list[list[Hypothesis]]:
         """Find hypotheses for each text, best first, by greedy search, beam search or sampling.
 
-        A beam search may return more than `nbest`. Without groups, it calls `watch` with its state at each step.
+        A beam search may return more than `nbest`. Without groups, it calls `watch` with its state at each step. A
+        model that computes scores which are not numbers is an error.
         """
+        found = self._search(inputs, nbest, watch)
+        if not all(hypotheses and math.isfinite(hypotheses[0].score) for hypotheses in found):
+            raise ModelError("the model computes values that are not finite numbers; take the run from an earlier copy")
+        return found
+
+    @torch.inference_mode()
+    def _search(
+        self, inputs: Sequence[SearchInput], nbest: int, watch: Callable[[BeamState], None] | None
+    ) -> list[list[Hypothesis]]:
         settings, constraints, longest_B = self.settings, self._constraints(inputs), self._longest(inputs)
         source = self._source(inputs)
         memory = self.decoder.encode(source)
