@@ -61,6 +61,14 @@ def test_tables_read_back_to_the_same_recipe(arch):
         ("model.encoder_layers=1000", "settings: model.encoder_layers must be at least 1 and at most 256, not 1000"),
         ("model.width=31", "settings: model.width must be even, at least 2 and at most 65,536, not 31"),
         ("search.beam_size=100000", "settings: search.beam_size must be at least 1 and at most 1,000, not 100000"),
+        (
+            "search.max_length_extra=20000",
+            "search.max_length_extra must be at least 0 and at most 10,000, not 20000",
+        ),
+        (
+            "search.max_length_ratio=2e6",
+            "settings: search.max_length_ratio must be above 0 and at most 100, not 2000000.0",
+        ),
         ("train.adam_betas=[0.9, 1.0]", "settings: train.adam_betas must be at least 0 and below 1, not 1.0"),
         ("train.learning_rate=nan", "settings: train.learning_rate must be a finite number, not nan"),
         ("train.batch_tokens=1", "settings: train.batch_tokens must be at least 16"),

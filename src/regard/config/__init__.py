@@ -76,7 +76,7 @@ class PictureSettings(CheckedSettings):
     """3: red, green and blue; 1: shades of gray."""
     patch_size: Annotated[int, Range(1, 256)] = 8
     """Height and width of a patch in pixels; the encoder reads one vector per patch."""
-    convolutions: CountOrZero = 2
+    convolutions: Annotated[int, Range(0, 16)] = 2
     """Convolutions between two halvings of the picture, which compute the vectors of patches; 0: a linear map."""
     mean: Annotated[float, Range(-1, 1)] = 0.0
     """Mean of all pixels, from -1 (black) to 1 (white), which is subtracted (set by the plan)."""
@@ -197,7 +197,7 @@ class TrainSettings(CheckedSettings):
     """Largest norm of the gradient; 0: no clipping."""
     ema_decay: Share = 0.998
     """Decay of the exponential moving average of the weights, which is validated and saved; 0: no averaging."""
-    average_checkpoints: CountOrZero = 0
+    average_checkpoints: Annotated[int, Range(0, 1000)] = 0
     """Validate and save the mean of the weights at the last N validations, not the moving average; 0: off."""
     validate_every: Count = 500
     """Number of steps between validations."""
@@ -268,11 +268,11 @@ class SearchSettings(CheckedSettings):
     """For sampling: choose among the tokens with a probability above this."""
     seed: int = 1
     """For sampling: the seed; the output for a sentence does not depend on the other sentences in the input."""
-    min_length: CountOrZero = 0
+    min_length: Annotated[int, Range(0, 10_000)] = 0
     """Smallest number of tokens of an output."""
-    max_length_ratio: Positive = 2.0
+    max_length_ratio: Annotated[float, Range(above=0, high=100)] = 2.0
     """Largest number of output tokens per source token; `max_length_extra` is added."""
-    max_length_extra: CountOrZero = 10
+    max_length_extra: Annotated[int, Range(0, 10_000)] = 10
     """Output tokens allowed beyond `max_length_ratio` times the source length."""
     no_repeat_ngram_size: CountOrZero = 0
     """No sequence of this many tokens occurs twice in an output; 0: no such limit."""
@@ -290,7 +290,7 @@ class SearchSettings(CheckedSettings):
     """Language model in the search: fusion (in every step) or rerank (at the end)."""
     retry_failures: bool = True
     """Translate again with safer settings when the output is empty or repeats itself."""
-    max_source_tokens: Count = 250
+    max_source_tokens: Annotated[int, Range(1, 100_000)] = 250
     """Texts with more tokens than this are long; see `long_lines`."""
     long_lines: Literal["split", "refuse"] = "split"
     """Long texts are split at sentence ends, translated in pieces and joined again; or refused."""
