@@ -44,9 +44,9 @@ class Page(NamedTuple):
     styles: tuple[str, ...]
 
 
-_SHEET, _LABELS, _WEIGHTS = "common/sheet", "common/labels", "common/weights"
+_SHEET, _LABELS, _WEIGHTS, _LOOKING = "common/sheet", "common/labels", "common/weights", "common/looking"
 PAGES = {
-    "report": Page("report/report", "Training report", "report", "regard train", (_WEIGHTS, _SHEET, _LABELS)),
+    "report": Page("report/report", "Training report", "report", "regard train", (_WEIGHTS, _SHEET, _LABELS, _LOOKING)),
     "evaluation": Page(
         "evaluation/evaluation", "Evaluation", "evaluation", "regard evaluate", (_SHEET, "evaluation/evaluation")
     ),
@@ -60,6 +60,7 @@ PAGES = {
     "roofline": Page("roofline/roofline", "Roofline", "roofline", "regard info", (_SHEET, "roofline/roofline")),
     "inspect": Page("inspect/inspect", "A look inside", "translation", "regard inspect", (_WEIGHTS, "inspect/inspect")),
     "document": Page("inspect/document", "A look inside", "document", "regard inspect", (_SHEET, _LABELS)),
+    "picture": Page("inspect/picture", "A look inside", "picture", "regard inspect", (_SHEET, _LOOKING)),
     "tags": Page("inspect/tags", "A look inside", "sentence", "regard inspect", (_WEIGHTS, _SHEET, _LABELS)),
 }
 COMMON_STYLES = ("common/theme", "common/book", "common/draw")

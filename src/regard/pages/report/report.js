@@ -7,6 +7,7 @@ import { html, isNumber, number, figure, large, plural, duration, table } from "
 import * as frame from "../common/frame.js";
 import * as histograms from "../common/histograms.js";
 import * as labels from "./labels.js";
+import * as looking from "../common/looking.js";
 import * as samples from "./samples.js";
 
 const { section } = frame;
@@ -105,6 +106,7 @@ const sections = [
     "The words with the largest attention weights in documents of each label; then some documents, with the weight " +
     "of each sentence beside it.",
     labels.labelWords(data.words), labels.documentsView(data.documents)),
+  section("captions", "Captions", looking.galleryMessage(data.captioned), looking.galleryView(data.captioned)),
   section("samples", "Samples", samples.message(list(data.samples)),
     samples.samplesView(list(data.samples), languages, names)),
   section("attention", "Attention",
