@@ -30,7 +30,7 @@ from regard.server.metrics import CONTENT_TYPE, ServerMetrics
 from regard.server.middleware import HostCheck, RequestLimits, RequestLog
 from regard.server.page import page_routes
 from regard.server.reference import describe_api
-from regard.server.runs import ServedRuns
+from regard.server.runs import ServedRuns, served_tasks, takes_pictures
 from regard.server.service import Service, TheService
 from regard.server.settings import ServerSettings
 from regard.system import give_back
@@ -49,8 +49,9 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
     if origins := settings.allow_origin:
         headers = ["Authorization", "Content-Type"]
         layers.append(Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=headers))
+    pictures = {f"/v1/{name}" for name, api in served_tasks().items() if takes_pictures(api)}
     layers += [
-        Middleware(RequestLimits, settings=settings, full_for=runs.full_for, keys=keys),
+        Middleware(RequestLimits, settings=settings, full_for=runs.full_for, keys=keys, pictures=pictures),
         Middleware(FastPath, service=service, routes=fast_routes(tasks)),
     ]
 

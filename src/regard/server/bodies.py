@@ -1,13 +1,15 @@
-"""Bodies of requests: JSON for all routes, and forms for LibreTranslate's routes.
+"""Bodies of requests: JSON for all routes, and forms for LibreTranslate's routes and for pictures.
 
 A form is converted to JSON, so that routes read JSON only. Other media types are refused (415).
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -15,7 +17,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 from python_multipart.multipart import parse_options_header
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Message
 
@@ -60,13 +62,51 @@ class FormRoute(JsonRoute):
             return await super().read(request)
         if kind not in (FORM, MULTIPART):
             raise ApiError(415, f"unsupported Content-Type; send the body as {JSON}, {FORM} or {MULTIPART}")
-        body = json.dumps(await _read_form(request, kind)).encode()
+        return with_json_body(request, await _read_form(request, kind))
 
-        async def receive() -> Message:
-            return {"type": "http.request", "body": body, "more_body": False}
 
-        headers = [(name, value) for name, value in request.scope["headers"] if name != b"content-type"]
-        return Request({**request.scope, "headers": [*headers, (b"content-type", JSON.encode())]}, receive)
+class PictureRoute(JsonRoute):
+    """A FastAPI route that accepts a JSON body, or a form with files in the field `pictures`, which becomes JSON."""
+
+    async def read(self, request: Request) -> Request:
+        if content_type(request) == JSON:
+            return await super().read(request)
+        if content_type(request) != MULTIPART:
+            raise ApiError(
+                415, f"unsupported Content-Type; send pictures as {JSON} (base64) or in a form ({MULTIPART})"
+            )
+        assert self.body_field is not None
+        fields = self.body_field.field_info.annotation.model_fields  # type: ignore[union-attr]
+        body: dict[str, Any] = {}
+        async with _parsed_form(request, most=len(await request.body()), files=MOST_FIELDS) as form:
+            for name, value in form.multi_items():
+                if isinstance(value, UploadFile):
+                    body.setdefault(name, []).append(base64.b64encode(await value.read()).decode())
+                elif name in fields and fields[name].annotation in (bool, int):
+                    body[name] = json.loads(value) if re.fullmatch(r"true|false|\d{1,9}", value) else value
+                else:
+                    body[name] = value
+        return with_json_body(request, body)
+
+
+def with_json_body(request: Request, body: Any) -> Request:
+    """A request like `request`, with this body as JSON."""
+    content = json.dumps(body).encode()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    headers = [(name, value) for name, value in request.scope["headers"] if name != b"content-type"]
+    return Request({**request.scope, "headers": [*headers, (b"content-type", JSON.encode())]}, receive)
+
+
+def picture_form(body: type[BaseModel]) -> dict[str, Any]:
+    """The part of the API description for a route that takes `body` as JSON, or as a form with files."""
+    described = body.model_json_schema(ref_template="#/components/schemas/{model}")["properties"]
+    simple = {name: field for name, field in described.items() if "type" in field}
+    files = {"type": "array", "items": {"type": "string", "format": "binary"}, "description": "One file or several."}
+    form = {"type": "object", "required": ["pictures"], "properties": simple | {"pictures": files}}
+    return {"requestBody": {"content": {MULTIPART: {"schema": form}}}}
 
 
 class JsonRequest(Request):
@@ -119,21 +159,28 @@ async def read_upload(request: Request, most: int) -> tuple[dict[str, str], str,
     """The text fields of a multipart form, the name of its file, and the content, at most `most` bytes in memory."""
     if content_type(request) != MULTIPART:
         raise ApiError(415, f"unsupported Content-Type; send the file in a form of type {MULTIPART}")
+    async with _parsed_form(request, most) as form:
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        upload = form.get("file")
+        if not isinstance(upload, UploadFile):
+            raise FieldError("file", "missing; send the file to translate in this field")
+        return fields, upload.filename or "", await upload.read()
+
+
+@asynccontextmanager
+async def _parsed_form(request: Request, most: int, files: int = 1) -> AsyncIterator[FormData]:
+    """A multipart form with at most so many `files`, of which at most `most` bytes each are in memory."""
     _, options = parse_options_header(request.headers["content-type"])
     end = b"\r\n--" + options.get(b"boundary", b"") + b"--"
     if end not in b"\r\n" + await request.body():  # the parser never closes a file whose end is missing
         raise ApiError(400, "the form is incomplete: its closing boundary is missing; send it again")
-    parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=20)
+    parser = MultiPartParser(request.headers, request.stream(), max_files=files, max_fields=20)
     parser.spool_max_size = most  # the parser writes larger files to disk
     try:
         form = await parser.parse()
     except MultiPartException as error:
         raise ApiError(400, error.message) from None
     try:
-        fields = {name: value for name, value in form.items() if isinstance(value, str)}
-        upload = form.get("file")
-        if not isinstance(upload, UploadFile):
-            raise FieldError("file", "missing; send the file to translate in this field")
-        return fields, upload.filename or "", await upload.read()
+        yield form
     finally:
         await form.close()

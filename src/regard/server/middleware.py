@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -81,12 +81,14 @@ class RequestLimits:
         settings: ServerSettings,
         full_for: Callable[[], float] = lambda: 0.0,
         keys: ApiKeys | None = None,
+        pictures: Collection[str] = (),
     ):
         """`full_for` returns the number of seconds until the queues accept another request; 0 if they accept it now.
 
-        `keys`: clients with a valid API key are told apart by it, other clients by their address.
+        `keys`: clients with a valid API key are told apart by it, other clients by their address. `pictures`: the paths
+        of routes that accept pictures.
         """
-        self.app, self.settings, self.full_for, self.keys = app, settings, full_for, keys
+        self.app, self.settings, self.full_for, self.keys, self.pictures = app, settings, full_for, keys, pictures
         self._open: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,7 +116,8 @@ class RequestLimits:
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the app, or answer with an error: body too large, queues full, or time limit reached."""
         is_file = scope["path"] in DOCUMENTS
-        most = self.settings.document_bytes if is_file else self.settings.body_bytes
+        is_large = is_file or scope["path"] in self.pictures
+        most = self.settings.document_bytes if is_large else self.settings.body_bytes
         seconds = self.settings.document_timeout if is_file else self.settings.timeout
         exchange = _Exchange(receive, send, most, self.settings.body_timeout)
         headers = Headers(scope=scope)

@@ -56,6 +56,11 @@ def continues(api: ModuleType) -> bool:
     return hasattr(api, "stream") and issubclass(api.Request, ContinuationRequest)
 
 
+def takes_pictures(api: ModuleType) -> bool:
+    """Whether requests to the task with this api.py have pictures."""
+    return "pictures" in api.Request.model_fields
+
+
 class Capacity:
     """The thread pools that all served runs share: for torch, for inspections, and for other engines."""
 
@@ -217,7 +222,7 @@ class AnswerHandler:
         self.host, self.api = host, host.api
         host.load()
         size = getattr(host.api, "BATCH_SIZE", None)
-        self.queue = host.add_queue(host.task, self._answer, lambda part: sum(map(len, part.texts()[1])), size=size)
+        self.queue = host.add_queue(host.task, self._answer, lambda part: part.weight, size=size)
         self.full_for = self.queue.full_for
 
     async def answer(self, request: TaskRequest, *, deadline: float | None = None) -> list[Json]:

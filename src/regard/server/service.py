@@ -49,6 +49,12 @@ class Service:
                 raise FieldError(field, f"at most {most:,} {what} in one request, not {count:,}")
         return texts
 
+    def check_pictures(self, asked: TaskRequest) -> None:
+        """Raise an error if a request has too many pictures."""
+        pictures = getattr(asked, "pictures", "")
+        if isinstance(pictures, list) and len(pictures) > self.settings.pictures:
+            raise FieldError("pictures", f"at most {self.settings.pictures} in one request, not {len(pictures):,}")
+
     def check_nbest(self, count: int, field: str) -> int:
         """Return `count` (translations per text); a value above the limit raises an error that names `field`."""
         if count > self.settings.nbest:

@@ -40,9 +40,11 @@ class ServerSettings:
     body_bytes: int = 1_000_000
     """Maximum size of a request body in bytes (413 if it is larger)."""
     document_bytes: int = 4_000_000
-    """Maximum size of a file to translate, in bytes."""
+    """Maximum size in bytes of a file to translate, or of a request with pictures."""
     texts: int = 128
     """Maximum number of texts in one request."""
+    pictures: int = 16
+    """Maximum number of pictures in one request."""
     characters: int = 20_000
     """Maximum number of characters in one request, over all its texts."""
     nbest: int = 8
@@ -65,7 +67,7 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"--port must be from 0 to 65535, not {self.port}")
-        counts = ("batch", "queue", "texts", "characters", "nbest", "traced", "requests")
+        counts = ("batch", "queue", "texts", "pictures", "characters", "nbest", "traced", "requests")
         least = {"threads": 0, **dict.fromkeys(counts, 1), "body_bytes": 1000, "document_bytes": 1000}
         for name, number in least.items():
             if getattr(self, name) < number:

@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field
 from pydantic_core import to_json
 from starlette.responses import StreamingResponse
 
-from regard.server.bodies import JsonRoute
+from regard.server.bodies import JsonRoute, PictureRoute, picture_form
 from regard.server.errors import Json, error_body, to_api_error
 from regard.server.files import UPLOAD, as_attachment, translate_upload
 from regard.server.page import has_view
-from regard.server.runs import ServedRun, converses, served_tasks
+from regard.server.runs import ServedRun, converses, served_tasks, takes_pictures
 from regard.server.service import Service, TheService, bearer, key_required
 from regard.tasks import find
 from regard.tasks.api import FieldError, InspectRequest, TaskRequest
@@ -153,6 +153,8 @@ def task_routes() -> APIRouter:
             response_model=getattr(api, "Results", Results),
             responses=STREAM if "stream" in api.Request.model_fields else None,
             dependencies=needs_key,
+            route_class_override=PictureRoute if takes_pictures(api) else None,
+            openapi_extra=picture_form(api.Request) if takes_pictures(api) else None,
         )
     return routes
 
@@ -166,6 +168,7 @@ def _task_endpoint(task: str, body: type[TaskRequest]) -> Callable[..., Awaitabl
     async def answer(asked: TaskRequest, request: Request, service: TheService) -> Response:
         field, texts = asked.texts()
         service.check_texts(texts, field)
+        service.check_pictures(asked)
         served = service.choose(asked, task)
         if getattr(asked, "stream", False):
             return await stream_events(request.url.path, events(asked, served, service))

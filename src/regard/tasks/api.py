@@ -2,8 +2,9 @@
 
 A task is served if its folder has a file api.py with
 
-    Request                        body of POST /v1/<task>: a subclass of `TextRequest` or `ConversationRequest`
-    answer(predictor, requests)    one JSON result per request; each request holds one text or one conversation
+    Request                        body of POST /v1/<task>: a subclass of `TextRequest`, `PictureRequest` or
+                                   `ConversationRequest`
+    answer(predictor, requests)    one JSON result per request; each request holds one text, picture or conversation
 
 and, optionally, with
 
@@ -20,12 +21,15 @@ and, optionally, with
 
 The server makes the queue, the route, the limits and the metrics. It also reads these fields of a `Request`, if it has
 them: `nbest` (limited by --nbest), `source` and `target` (the run may be chosen by its languages), `stream` (results
-are sent one by one). The module must not import torch: the server imports it at start-up, and calls its functions in
+are sent one by one), `pictures` (their number and the size of the body have limits of their own; they can also be sent
+as files in a form). The module must not import torch: the server imports it at start-up, and calls its functions in
 the thread that runs torch.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
 _HELP = describe(SearchSettings)
 UNKNOWN_FIELD = "unknown_field"
 """Type of the validation error for an unknown field."""
+PICTURE_WEIGHT = 200.0
+"""Room of a picture in a queue: that of a text with this number of characters."""
 MAX_REPLY_TOKENS = 512
 """Upper limit of `max_tokens`: clients often ask for thousands, and a bad model may never stop by itself."""
 
@@ -103,8 +109,13 @@ class TaskRequest(StrictRequest):
         raise NotImplementedError
 
     def split(self) -> list[Self]:
-        """Split this request into requests with one text or one conversation each, which are queued separately."""
+        """Split this request into requests with one text, picture or conversation each, which are queued separately."""
         return [self]
+
+    @property
+    def weight(self) -> float:
+        """The number of characters, by which the room in a queue is counted; other requests count like a text."""
+        return sum(map(len, self.texts()[1]))
 
 
 class TextRequest(TaskRequest):
@@ -123,6 +134,45 @@ class TextRequest(TaskRequest):
         """The text of a request that has exactly one text, such as each request that `split` returns."""
         assert isinstance(self.q, str)
         return self.q
+
+
+class PictureRequest(TaskRequest):
+    """Request with one picture, or with several pictures that are answered independently."""
+
+    pictures: str | list[str] = Field(
+        description="The content of a picture file (PNG, JPEG, GIF, WebP, BMP) in base64 or as a data URL; or a list."
+    )
+
+    def texts(self) -> tuple[str, list[str]]:
+        return "pictures", []
+
+    def split(self) -> list[Self]:
+        pictures = [self.pictures] if isinstance(self.pictures, str) else self.pictures
+        return [self.model_copy(update={"pictures": picture}) for picture in pictures]
+
+    @property
+    def weight(self) -> float:
+        return PICTURE_WEIGHT
+
+    @property
+    def picture(self) -> bytes:
+        """The content of the file in a request that has exactly one picture, such as each that `split` returns."""
+        assert isinstance(self.pictures, str)
+        return decode_picture(self.pictures)
+
+
+def decode_picture(text: str) -> bytes:
+    """The content of a picture file from base64 or a data URL."""
+    head, comma, rest = text.partition(",") if text.startswith("data:") else ("", "", text)
+    if comma and not head.endswith(";base64"):
+        raise FieldError("pictures", "a data URL must hold base64 (data:image/png;base64,...)")
+    try:
+        content = base64.b64decode("".join(rest.split()), validate=True)
+    except (binascii.Error, ValueError):  # ValueError: letters beyond ASCII
+        content = b""
+    if not content:
+        raise FieldError("pictures", "not the content of a file in base64; encode it, or send it in a form")
+    return content
 
 
 class ConversationRequest(TaskRequest):
