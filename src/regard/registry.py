@@ -9,6 +9,7 @@ TASKS = {
     "tag": "regard.tasks.tag",
     "retrieve": "regard.tasks.retrieve",
     "language-model": "regard.tasks.language_model",
+    "caption": "regard.tasks.caption",
 }
 """Tasks: the name for data.task and --task, and the package (or plugin module) that defines `TASK`."""
 

@@ -124,14 +124,19 @@ class Searcher:
         target: Tokenizer,
         settings: SearchSettings,
         language_model: Seq2Seq | None = None,
+        *,
+        start: int = SOS,
     ):
-        """`language_model`: takes part in every step (shallow fusion); its vocabulary must be that of `target`."""
+        """`language_model`: takes part in every step (shallow fusion); its vocabulary must be that of `target`.
+
+        `start`: the token that the decoder reads first.
+        """
         self.models, self.settings = models, settings
         self.decoder: Decodable = models[0] if len(models) == 1 else Ensemble(models, settings.ensemble_average)
         self.device = models[0].output.weight.device
         self.source_pad = source.pad
         unknown = () if settings.replace_unknown else (UNK,)
-        self.tokens = Tokens(SOS, EOS, never=(SOS, *unknown, target.pad), normalize=language_model is None)
+        self.tokens = Tokens(start, EOS, never=(SOS, *unknown, target.pad), normalize=language_model is None)
         if language_model is not None:
             self.decoder = ShallowFusion(self.decoder, language_model, settings.lm_weight)
         for token in settings.suppress_tokens:

@@ -63,7 +63,7 @@ class TeacherForcing(StreamTrainUnit):
         return Loss(both.smoothed / 2, both.plain / 2, both.tokens // 2)
 
     def flops(self, batch: Batch) -> float:
-        rows, source_length = batch.source.ids_BS.shape
+        rows, source_length = batch.source.mask_BS.shape  # ids may be pixels, with more axes
         passes = 2 if self.recipe.train.r_drop else 1
         return passes * self.cost.training(**pair_amounts(rows, source_length, batch.target_input_BT.shape[1]))
 

@@ -30,6 +30,7 @@ from regard.tasks.bootstrap import (
     p_value,
     score_all,
 )
+from regard.tasks.text_metrics import bleu_metric, chrf_metric, signature_of
 from regard.tasks.translate.translation import Flag, find_flags
 
 Rows = NDArray[np.intp]
@@ -47,60 +48,9 @@ BUCKETS = {"0": 0, "1-10": 10, "11-20": 20, "21-30": 30, "31-50": 50, "over 50":
 def measure(translations: Sequence[str], references: Sequence[str]) -> dict[str, Metric]:
     """Return BLEU, chrF and TER by name, as `Metric`s, for translations with one reference each."""
     pairs = list(zip(translations, references, strict=True))
-    return {"bleu": bleu_metric(pairs), "chrf": _chrf(pairs), "ter": _ter(pairs)}
-
-
-def bleu_metric(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """BLEU of pairs (translation, reference).
-
-    Counts of a pair: length, reference length, 4 numbers of matching n-grams (n = 1 to 4), 4 numbers of all n-grams.
-    """
-    from sacrebleu import BLEU
-
-    counter = BLEU(effective_order=True)  # this option avoids warnings and does not change the counts
-    scores = [counter.sentence_score(one, [reference]) for one, reference in pairs]
-    rows = [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores]
-    metric = BLEU()
-    smoothing: Json = {"smooth_method": metric.smooth_method, "smooth_value": metric.smooth_value}
-
-    def of_totals(totals_C: Array) -> float:
-        sys_len, ref_len, *counts = totals_C.tolist()
-        order = len(counts) // 2
-        lengths = int(sys_len), int(ref_len)
-        return float(metric.compute_bleu(counts[:order], counts[order:], *lengths, **smoothing).score)
-
-    return Metric(of_totals, _signature(metric), np.array(rows, dtype=np.float64), "bleu")
-
-
-def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """Return the chrF metric (Popović 2015) of pairs (translation, reference), with the counts of each pair.
-
-    The counts are, for n = 1 to 6: character n-grams in the translation, in the reference, and matching ones. They are
-    computed here because sacreBLEU does not expose them; the score is equal to that of sacreBLEU.
-    """
-    from sacrebleu import CHRF
-
-    metric = CHRF()
-    rows = []
-    for pair in pairs:
-        texts = ["".join(text.split()) for text in pair]
-        row: list[int] = []
-        for order in range(1, metric.char_order + 1):
-            made, wanted = (Counter(text[k : k + order] for k in range(len(text) - order + 1)) for text in texts)
-            row += [made.total() if wanted else 0, wanted.total(), (made & wanted).total()]
-        rows.append(row)
-
-    def of_totals(totals_C: Array) -> float:
-        made_O, wanted_O, right_O = totals_C.reshape(-1, 3).T
-        counted_O = (made_O > 0) & (wanted_O > 0)
-        if not right_O[counted_O].any():
-            return 0.0
-        precision = float((right_O[counted_O] / made_O[counted_O]).mean())
-        recall = float((right_O[counted_O] / wanted_O[counted_O]).mean())
-        weight = metric.beta**2
-        return 100 * (1 + weight) * precision * recall / (weight * precision + recall)
-
-    return Metric(of_totals, _signature(metric), np.array(rows, dtype=np.float64))
+    several = [(reference,) for reference in references]
+    bleu, chrf = bleu_metric(translations, several), chrf_metric(translations, several)
+    return {"bleu": bleu, "chrf": chrf._replace(name=""), "ter": _ter(pairs)}
 
 
 def _ter(pairs: Sequence[tuple[str, str]]) -> Metric:
@@ -115,12 +65,7 @@ def _ter(pairs: Sequence[tuple[str, str]]) -> Metric:
         edits, length = totals_C.tolist()
         return 100 * (edits / length if length else float(edits > 0))
 
-    return Metric(of_totals, _signature(metric), np.array(rows, dtype=np.float64))
-
-
-def _signature(metric: Any) -> str:  # sacreBLEU has no types
-    metric.corpus_score([""], [[""]])  # the signature contains the number of references of the last call
-    return str(metric.get_signature())
+    return Metric(of_totals, signature_of(metric), np.array(rows, dtype=np.float64))
 
 
 class Difference(NamedTuple):

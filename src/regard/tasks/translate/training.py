@@ -30,9 +30,10 @@ from regard.tasks.reward_plan import data_of, plan_reward, wants_reward, without
 from regard.tasks.rewards import find_reward, objective_of
 from regard.tasks.seq2seq import PairData, Seq2SeqTrainUnit
 from regard.tasks.start_from import copied_tokenizers
+from regard.tasks.text_metrics import bleu_metric
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.tasks.translate.data import PairExamples, prepare, write_dictionary, write_store
-from regard.tasks.translate.evaluate import bleu_metric, quick_scores, score_translations
+from regard.tasks.translate.evaluate import quick_scores, score_translations
 from regard.tasks.translate.plan import fit_memory, make_plan
 from regard.tasks.translate.translation import Translation, texts_of
 from regard.tasks.translate.translator import Translator, load
@@ -196,7 +197,7 @@ class TranslateTraining(Training[PairExamples, PairData]):
             for pair, translation in zip(examples, found, strict=True)
         ]
         texts, references = texts_of(found), [pair.target for pair in examples]
-        metric = bleu_metric(list(zip(texts, references, strict=True)))
+        metric = bleu_metric(texts, [(reference,) for reference in references])
         return Scored(score_translations(texts, references), samples, metric)
 
     def from_records(self, records: Sequence[Json]) -> list[Pair]:

@@ -1,0 +1,91 @@
+"""The plan of caption models: sizes from the number of pictures and captions, augmentation, learning rate, length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from regard.config import settings_of
+from regard.models.transformer_settings import TransformerSettings
+from regard.tasks.caption.data import Captioned, language_tag, languages_of
+from regard.tasks.pictures import PictureExamples, plan_pictures
+from regard.training.device import Machine
+from regard.training.plan import (
+    CHARACTERS_PER_TOKEN,
+    PlannedSetting,
+    Tables,
+    choose_batch,
+    choose_learning_rate,
+    choose_length,
+    choose_precision,
+    leave_given,
+)
+
+
+class CaptionFacts(NamedTuple):
+    """What the plan knows about the captions."""
+
+    captions: int
+    tokens: float
+    """Estimated mean number of tokens of a caption, with its end token."""
+
+
+def measure_captions(examples: PictureExamples[Captioned]) -> CaptionFacts:
+    characters = sum(len(one.text) for one in examples.parts.train())
+    return CaptionFacts(len(examples), characters / max(len(examples), 1) / CHARACTERS_PER_TOKEN + 1)
+
+
+def make_plan(examples: PictureExamples[Captioned], machine: Machine, given: Tables) -> list[PlannedSetting]:
+    """Choose the settings that the user has not `given`, to fit the data and the machine."""
+    facts, pictures, train = measure_captions(examples), examples.facts, given.get("train", {})
+    model = settings_of(given.get("model", {}).get("arch", "transformer-mini"))
+    muon = model.suits_muon and train.get("optimizer") != "adam"
+    muon = muon and not (train.get("fsdp") or train.get("expert_parallel"))
+    shown = list(plan_pictures(pictures))
+    choices = [*_languages(examples, given), *shown, *_vocabulary(facts), *_sizes(pictures.pictures, model)]
+    chosen = {choice.name: choice.value for choice in shown}
+    height, width = chosen["pictures.size"]
+    patches = (height // chosen["pictures.patch_size"]) * (width // chosen["pictures.patch_size"])
+    wanted = (32 if pictures.pictures < 20_000 else 64) * patches
+    batch, epoch = choose_batch(
+        given, wanted, least=256, examples=facts.captions, length=patches, unit="pictures", filled=1.0
+    )
+    every = min(max(epoch, 100), 2000)
+    choices += [
+        batch,
+        *choose_precision(machine),
+        *choose_learning_rate(2e-3 if muon else 1e-3, 100, 0.4, muon=muon),
+        *choose_length(epoch, validate_every=every, patience=8, max_steps=max(40 * epoch, 20 * every)),
+    ]
+    return leave_given(choices, given)
+
+
+def _languages(examples: PictureExamples[Captioned], given: Tables) -> Iterator[PlannedSetting]:
+    languages = given.get("caption", {}).get("languages") or languages_of(examples)
+    if languages:
+        yield PlannedSetting("caption.languages", tuple(languages), "those of the data")
+    if len(languages) > 1:
+        tags = tuple(map(language_tag, languages))
+        yield PlannedSetting("tokenizer.special_tokens", tags, "the first one that the decoder reads is the language")
+
+
+def _vocabulary(facts: CaptionFacts) -> Iterator[PlannedSetting]:
+    much = facts.captions * facts.tokens
+    size = 1000 if much < 5e4 else 2000 if much < 2e5 else 4000 if much < 1e6 else 8000
+    reason = f"about {much / 1e3:,.0f} thousand tokens: few enough that each subword is seen often"
+    yield PlannedSetting("tokenizer.vocab_size", size, reason)
+
+
+def _sizes(pictures: int, model: object) -> Iterator[PlannedSetting]:
+    many = f"{pictures:,} pictures: a larger network overfits"
+    if isinstance(model, TransformerSettings):
+        width, layers = (128, 2) if pictures < 20_000 else (256, 3)
+        yield PlannedSetting("model.width", width, many)
+        yield PlannedSetting("model.encoder_layers", layers, many)
+        yield PlannedSetting("model.decoder_layers", layers, many)
+        yield PlannedSetting("model.ffn_width", 4 * width, "four times the width, as in the paper")
+        yield PlannedSetting("model.heads", 4, "few heads, whose maps can be looked at")
+        yield PlannedSetting("model.norm", "pre", "trains without a long warm-up")
+        zero = "sub-layers add nothing at first: needs fewer steps"
+        yield PlannedSetting("train.zero_init_residual", True, zero)
+    yield PlannedSetting("model.dropout", 0.3 if pictures < 20_000 else 0.2, "the less data, the more dropout")
