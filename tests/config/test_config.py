@@ -27,7 +27,7 @@ def test_a_recipe_holds_differences_only(tmp_path):
 def test_a_task_that_writes_nothing_has_no_search():
     with pytest.raises(SettingsError) as caught:
         make_recipe({"data": {"task": "tag"}, "search": {"beam_size": 2}})
-    tasks = '"translate" or "chat" or "language-model"'
+    tasks = '"translate" or "chat" or "language-model" or "caption"'
     assert str(caught.value) == f'settings: [search] is for data.task = {tasks}, but data.task is "tag"'
 
 

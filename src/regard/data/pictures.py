@@ -74,7 +74,7 @@ def _opened(content: bytes, where: str) -> Iterator[Any]:
     except CorpusError:
         raise
     except image.DecompressionBombError:
-        raise _too_many_pixels(where, "far too many pixels") from None
+        raise _too_many_pixels(where, f"more than {2 * MOST_PIXELS:,} pixels") from None
     except image.UnidentifiedImageError:
         raise CorpusError(where, f"not a picture in a known format ({', '.join(FORMATS)}); convert it") from None
     except Exception as error:  # decoders raise errors of many types for damaged files

@@ -348,6 +348,9 @@ class HeldOutPictures(Generic[Example]):
     def __len__(self) -> int:
         return len(self.examples)
 
+    def __iter__(self) -> Iterator[Example]:
+        return iter(self.examples)
+
     def first(self, count: int) -> HeldOutPictures[Example]:
         """Only the first `count` examples."""
         return HeldOutPictures(self.examples[:count], self.gallery)

@@ -21,7 +21,7 @@ from regard.files import chunks
 from regard.layers.hooks import attention_hooks, trace
 from regard.models.base import EncoderOutput, Seq2Seq, count_parameters
 from regard.run import Run, open_together
-from regard.tasks.caption.data import start_tokens
+from regard.tasks.caption.data import language_tags, start_tokens
 from regard.tasks.generation import Searcher, SearchInput, check_search
 from regard.tasks.pictures import picture_input, picture_mask, read_pictures
 from regard.text.tokenizer import EOS, Tokenizer
@@ -128,8 +128,8 @@ class Captioner:
         """Like `caption`, for pictures that already have the size of the recipe."""
         language, settings = self.language(language), replace(self.recipe.search, **search)
         check_search(settings, nbest, tree=False)
-        tags = {self.tokenizer.tokens[start] for start in self.starts.values()} & set(self.tokenizer.symbols)
-        settings = replace(settings, suppress_tokens=(*settings.suppress_tokens, *sorted(tags)))
+        tags = language_tags(self.languages)  # never part of a caption
+        settings = replace(settings, suppress_tokens=(*settings.suppress_tokens, *tags))
         recipe = replace(self.recipe, search=settings)
         searcher = PictureSearcher(self.models, self.tokenizer, recipe, self.starts[language])
         captions = []

@@ -126,26 +126,19 @@ def languages_of(examples: PictureExamples[Captioned]) -> tuple[str, ...]:
 # Languages of a model
 
 
-def language_tag(language: str) -> str:
-    """The special token for a language. In a model of several languages, the decoder reads it as the first token."""
-    return f"<{language}>"
+def language_tags(languages: Sequence[str]) -> tuple[str, ...]:
+    """The special token of each language, if there are several. The decoder reads it in place of the start token."""
+    return tuple(f"<{language}>" for language in languages) if len(languages) > 1 else ()
 
 
 def start_tokens(tokenizer: Tokenizer, languages: Sequence[str]) -> dict[str, int]:
     """For each language, the token that the decoder reads first: SOS, unless there are several languages."""
-    if len(languages) < 2:
+    tags = language_tags(languages)
+    if missing := sorted(set(tags) - set(tokenizer.symbols)):
+        raise SettingsError(f"the vocabulary has no token {missing[0]} for a language; train with another vocabulary")
+    if not tags:
         return {"": SOS} | dict.fromkeys(languages, SOS)
-    return {language: tokenizer.tokens.index(language_tag(language)) for language in languages}
-
-
-def check_languages(recipe: Recipe) -> None:
-    """Raise an error if a recipe of several languages lacks their special tokens."""
-    languages = recipe.task.languages
-    tags = tuple(map(language_tag, languages)) if len(languages) > 1 else ()
-    if recipe.tokenizer.special_tokens[: len(tags)] != tags:
-        raise SettingsError(
-            f"tokenizer.special_tokens must begin with {list(tags)}, one per language in caption.languages"
-        )
+    return {language: tokenizer.tokens.index(tag) for language, tag in zip(languages, tags, strict=True)}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -185,7 +178,8 @@ def write_store(run: Run, examples: PictureExamples[Captioned], log: Log) -> Non
     for found, _ in examples.parts.corpora:
         if unknown := next((one for one in found if one.language not in known), None):
             named = f'captions are in the language "{unknown.language}"' if unknown.language else "captions have none"
-            raise CorpusError(run.recipe.data.train[0].source, f"{named}, but caption.languages is {list(languages)}")
+            problem = f"{named}, but caption.languages is {list(languages)}; correct this setting"
+            raise CorpusError(run.recipe.data.train[0].source, problem)
         ids = tokenizer.encode_many([one.text for one in found])
         rows = [([part], (one.picture, known[one.language])) for one, part in zip(found, ids, strict=True)]
         corpora.append([row for row in rows if 0 < len(row[0][0]) <= limit])

@@ -77,7 +77,7 @@ def read_list(predictor: Captioner, corpus: Corpus, images: str, language: str =
     if not images:
         raise SettingsError("name the folder or ZIP file of the pictures (--images DIR|ZIP)")
     wanted = (language,) if language else predictor.languages
-    with PictureSource(images) as source:
+    with PictureSource.open(images) as source:
         examples = read_captions(corpus, source, wanted, wanted[0] if len(wanted) == 1 else "")
         names = list(dict.fromkeys(one.picture for one in examples))
         pixels = np.stack([source.read(name, corpus.source, predictor.recipe.pictures) for name in names])

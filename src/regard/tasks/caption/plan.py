@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from regard.config import settings_of
 from regard.models.transformer_settings import TransformerSettings
-from regard.tasks.caption.data import Captioned, language_tag, languages_of
+from regard.tasks.caption.data import Captioned, languages_of
 from regard.tasks.pictures import PictureExamples, plan_pictures
 from regard.training.device import Machine
 from regard.training.plan import (
@@ -64,9 +64,6 @@ def _languages(examples: PictureExamples[Captioned], given: Tables) -> Iterator[
     languages = given.get("caption", {}).get("languages") or languages_of(examples)
     if languages:
         yield PlannedSetting("caption.languages", tuple(languages), "those of the data")
-    if len(languages) > 1:
-        tags = tuple(map(language_tag, languages))
-        yield PlannedSetting("tokenizer.special_tokens", tags, "the first one that the decoder reads is the language")
 
 
 def _vocabulary(facts: CaptionFacts) -> Iterator[PlannedSetting]:

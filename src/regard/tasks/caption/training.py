@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +21,9 @@ from regard.tasks.caption.captioner import Caption, Captioner, texts_of
 from regard.tasks.caption.data import (
     CaptionData,
     Captioned,
-    check_languages,
     from_records,
     group_captions,
+    language_tags,
     open_captions,
     read_parts,
     start_tokens,
@@ -168,9 +169,6 @@ class CaptionTraining(Training[PictureExamples[Captioned], CaptionData]):
         " @10 {recall_10:.1%}  on {pictures:,} pictures"
     )
 
-    def check(self, recipe: Recipe) -> None:
-        check_languages(recipe)
-
     def read(self, recipe: Recipe) -> PictureExamples[Captioned]:
         return read_parts(recipe)
 
@@ -195,7 +193,9 @@ class CaptionTraining(Training[PictureExamples[Captioned], CaptionData]):
     def prepare(
         self, run: Run, recipe: Recipe, examples: PictureExamples[Captioned], log: Log, base: Run | None
     ) -> None:
-        learn_tokenizer(run, recipe, (one.text for one in examples.parts.train()), log, base)
+        special = (*language_tags(recipe.task.languages), *recipe.tokenizer.special_tokens)
+        tagged = replace(recipe, tokenizer=replace(recipe.tokenizer, special_tokens=special))
+        learn_tokenizer(run, tagged, (one.text for one in examples.parts.train()), log, base)
         run.write_sizes(**recipe.pictures.sizes, target_vocabulary=run.tokenizers[1].size)
         write_store(run, examples, log)
 
