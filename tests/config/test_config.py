@@ -63,7 +63,7 @@ def test_tables_read_back_to_the_same_recipe(arch):
         ("search.beam_size=100000", "settings: search.beam_size must be at least 1 and at most 1,000, not 100000"),
         (
             "search.max_length_extra=20000",
-            "search.max_length_extra must be at least 0 and at most 10,000, not 20000",
+            "settings: search.max_length_extra must be at least 0 and at most 10,000, not 20000",
         ),
         (
             "search.max_length_ratio=2e6",
