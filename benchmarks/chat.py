@@ -28,7 +28,8 @@ from regard.run import Run
 from regard.tasks.chat.chatbot import load
 from regard.tasks.chat.data import split_turns
 from regard.tasks.chat.training import distinct
-from regard.tasks.seq2seq import mean_loss, perplexity
+from regard.tasks.seq2seq import mean_loss
+from regard.training.loss import perplexity
 
 HERE = Path(__file__).parent
 OUT = HERE / "out"

@@ -9,6 +9,7 @@ TASKS = {
     "tag": "regard.tasks.tag",
     "retrieve": "regard.tasks.retrieve",
     "language-model": "regard.tasks.language_model",
+    "masked-language-model": "regard.tasks.masked_language_model",
     "caption": "regard.tasks.caption",
 }
 """Tasks: the name for data.task and --task, and the package (or plugin module) that defines `TASK`."""
@@ -58,6 +59,7 @@ ARCHITECTURES = {
     "transformer-crf": "regard.models.taggers",
     "transformer-lm": "regard.models.language_model",
     "lstm-lm": "regard.models.recurrent_language_model",
+    "masked-lm": "regard.models.masked_language_model",
 }
 """Architectures: the name of a preset, to give as --arch, and the module whose table PRESETS has this preset."""
 

@@ -41,6 +41,9 @@ ARGUMENTS = {
     "language-model": lambda out: small_texts.train_arguments(
         small_texts.write_texts(Path("texts.txt")), out, *SETTINGS
     ),
+    "masked-language-model": lambda out: small_texts.train_arguments(
+        small_texts.write_texts(Path("texts.txt")), out, *SETTINGS, arch="masked-lm"
+    ),
 }
 
 
@@ -64,6 +67,9 @@ def answers_of(task: str, run: Path) -> Any:
         return [[one.tokens, one.negative_log_likelihood] for one in scores] + [
             model.write("The", temperature=0.0)[0].text
         ]
+    if task == "masked-language-model":
+        [found] = model.fill("The old [MASK] sees the dog.")
+        return [found.text, *map(list, found.blanks[0])]
     raise KeyError(task)
 
 

@@ -188,6 +188,7 @@ OTHERS = {
     ),
     "language-model": lambda folder, out: texts(folder, out, "transformer-lm"),
     "language-model, lstm": lambda folder, out: texts(folder, out, "lstm-lm"),
+    "masked-language-model": lambda folder, out: texts(folder, out, "masked-lm"),
 }
 """Arguments that train other architectures, and a model for each of the tasks beside translation."""
 

@@ -16,7 +16,7 @@ from tests.surface.test_closures import ROOT, closure, ours
 
 MOST_MODULES = 62
 """Of ours, that importing the training of a task may import. Lower it when it falls."""
-MORE_MODULES = {"translate": 77, "chat": 82, "language-model": 72, "caption": 77}
+MORE_MODULES = {"translate": 77, "chat": 82, "language-model": 72, "masked-language-model": 63, "caption": 77}
 """The same for tasks that need more: those that validate by a search import decoding too."""
 BUILD_ON = {"chat": {"translate"}}
 """Tasks that may import others."""

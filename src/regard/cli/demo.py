@@ -110,7 +110,8 @@ def show_conversation(run: Run, duration: str) -> None:
 
     from regard.tasks.chat.chatbot import load
     from regard.tasks.chat.data import make_pairs, read_dialogues
-    from regard.tasks.seq2seq import mean_loss, perplexity
+    from regard.tasks.seq2seq import mean_loss
+    from regard.training.loss import perplexity
 
     screen, chatbot = console(), load(run.folder)
     turns: list[str] = []

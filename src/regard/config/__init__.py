@@ -312,7 +312,7 @@ class ModelSettings(CheckedSettings):
 
     section: ClassVar[str] = "model"
     kind: ClassVar[str] = ""
-    """What the network is: "seq2seq", "classifier", "tagger", "text-encoder" or "decoder"."""
+    """What the network is: "seq2seq", "classifier", "tagger", "text-encoder", "decoder" or "masked-encoder"."""
     network: ClassVar[str] = ""
     """The network class: "Class" if it is in the same module as the settings, otherwise "package.module.Class"."""
     has_encoder: ClassVar[bool] = False

@@ -39,6 +39,7 @@ class TransformerClassifierSettings(SmallEncoderSettings):
 
     kind: ClassVar[str] = "classifier"
     network: ClassVar[str] = "TransformerClassifier"
+    has_encoder: ClassVar[bool] = True
     about: ClassVar[str] = (
         "the encoder of Attention Is All You Need (Vaswani et al. 2017), pooled into one vector per document"
     )

@@ -220,6 +220,7 @@ class TextEncoderSettings(SmallEncoderSettings):
 
     kind: ClassVar[str] = "text-encoder"
     network: ClassVar[str] = "regard.models.pooled_encoders.TextEncoder"
+    has_encoder: ClassVar[bool] = True
     about: ClassVar[str] = "a Siamese encoder as in Sentence-BERT (Reimers and Gurevych 2019), with in-batch negatives"
 
     arch: str = "text-encoder"

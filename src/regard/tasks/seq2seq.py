@@ -6,7 +6,6 @@ The loss is that of teacher forcing or, in reward fine-tuning, a reward of the m
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -158,8 +157,3 @@ def mean_loss(
             f"every held-out pair has a source or target of more than {max_length} tokens; raise data.max_length"
         )
     return total / tokens
-
-
-def perplexity(loss: float) -> float:
-    """exp(`loss`), where `loss` is a mean negative log-likelihood per token; at most exp(700)."""
-    return math.exp(min(loss, 700.0))  # a larger loss would give infinity

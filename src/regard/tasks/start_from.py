@@ -2,12 +2,13 @@
 
 `tokenizer.copy_from` copies the tokenizer. `train.start_from` starts with the weights of the encoder, e.g. of a masked
 language model (Devlin et al. 2019); the tokenizer, and the settings that determine the shape of the encoder, are then
-those of that run. The weights have the same names in all networks with an encoder: they begin with "encoder.".
+those of that run, and the plan trains more gently. The weights have the same names in all networks with an encoder:
+they begin with "encoder.".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from regard.errors import SettingsError
 from regard.models.base import Network
 from regard.run import Run
 from regard.text.tokenizer import Tokenizer
+from regard.training.plan import PlannedSetting
 
 Tables = Mapping[str, Mapping[str, Any]]
 ENCODER = ("encoder_layers", "width", "heads", "ffn_width", "norm", "activation", "positional_encoding")
@@ -61,12 +63,36 @@ def _encoder_of(run: Run, given: Tables) -> dict[str, Any]:
         )
     fitting = [name for name, preset in presets(task.model_kind).items() if preset.has_encoder]
     arch = given.get("model", {}).get("arch", fitting[0] if fitting else "")
-    if not arch or not settings_of(arch, "model.arch").has_encoder:
-        advice = f"choose from {', '.join(fitting)}" if fitting else "leave it out"
+    if not fitting:
         raise SettingsError(
-            f'train.start_from: no architecture "{arch or task.name}" can start from another encoder; {advice}'
+            f'train.start_from: no architecture of data.task = "{task.name}" has an encoder of this kind; leave it out'
+        )
+    if not settings_of(arch, "model.arch").has_encoder:
+        raise SettingsError(
+            f'train.start_from: model.arch = "{arch}" has no encoder of this kind; choose from {", ".join(fitting)}'
         )
     return {"arch": arch, **{key: getattr(settings, key) for key in ENCODER}}
+
+
+def gentler(plan: Sequence[PlannedSetting]) -> list[PlannedSetting]:
+    """The plan of a run that starts from another encoder: a third of the learning rates, half of the steps.
+
+    Its dropout has its full strength from the first step, because a trained encoder can overfit at once.
+    """
+    weights = "the encoder is already trained"
+    changes: dict[str, tuple[Callable[[Any], Any], str]] = {
+        "train.learning_rate": (lambda rate: rate / 3, f"a third of the usual rate: {weights}"),
+        "train.muon_learning_rate": (lambda rate: rate / 3, f"a third of the usual rate: {weights}"),
+        "train.max_steps": (lambda steps: max(steps // 2, 1), f"half of the usual number: {weights}"),
+        "train.regularization_warmup": (lambda steps: 0, f"{weights}, and can overfit from the first step"),
+    }
+    changed = []
+    for choice in plan:
+        if choice.name in changes:
+            change, reason = changes[choice.name]
+            choice = PlannedSetting(choice.name, change(choice.value), reason)
+        changed.append(choice)
+    return changed
 
 
 def copied_tokenizers(recipe: Recipe) -> tuple[Tokenizer, Tokenizer] | None:

@@ -17,8 +17,8 @@ from regard.data.batches import in_batches, make_batch
 from regard.errors import RunError, SettingsError
 from regard.models.base import Seq2Seq, sentence_losses
 from regard.run import Run
-from regard.tasks.seq2seq import perplexity
 from regard.text.tokenizer import EOS, Tokenizer
+from regard.training.loss import perplexity
 
 BATCH_TOKENS = 4096
 """Number of tokens that are scored together."""

@@ -32,7 +32,7 @@ from regard.system import peak_memory
 from regard.tasks.dataset import require_unchanged
 from regard.tasks.finetuning import compare_with_base, describe, describe_interval, score_base, with_interval
 from regard.tasks.report import last_part, write_report
-from regard.tasks.start_from import start_encoder, with_origin
+from regard.tasks.start_from import gentler, start_encoder, with_origin
 from regard.tasks.training import Examples, Training, training_of
 from regard.training.checkpoint import TrainingProgress, has_checkpoint, last_step
 from regard.training.device import check_memory, choose_device, measure_machine
@@ -134,6 +134,8 @@ def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, override
     if recipe:
         return TrainingJob(checked, examples, [])
     plan = training.plan(examples, measure_machine(checked.train.device), given, where)
+    if checked.train.start_from:
+        plan = gentler(plan)
     return TrainingJob(make_recipe(merge(plan, given), where=where), examples, plan)
 
 

@@ -7,6 +7,7 @@ is still in the processor's cache. The whole matrix of logits never exists, and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -51,6 +52,11 @@ def smoothed_cross_entropy(
     else:
         smoothed, plain, *_ = _sum_chunks(*arguments, gradients=False)
     return Loss(smoothed, plain, target_N.numel())
+
+
+def perplexity(loss: float) -> float:
+    """exp(`loss`), where `loss` is a mean negative log-likelihood per token; at most exp(700)."""
+    return math.exp(min(loss, 700.0))  # a larger loss would give infinity
 
 
 def token_log_probs(output: nn.Linear, states_ND: Tensor, target_N: Tensor, temperature: float = 1.0) -> Tensor:

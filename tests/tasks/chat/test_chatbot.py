@@ -16,8 +16,9 @@ from regard.tasks.chat.chatbot import Chatbot
 from regard.tasks.chat.data import TURN, split_turns
 from regard.tasks.chat.training import distinct
 from regard.tasks.generation import spell
-from regard.tasks.seq2seq import mean_loss, perplexity
+from regard.tasks.seq2seq import mean_loss
 from regard.tasks.translate import translator as translate
+from regard.training.loss import perplexity
 from tests.small_chats import chat_arguments, write_dialogues
 
 ARCHS = ("transformer-tiny", "hran")

@@ -18,7 +18,7 @@ from regard.tasks.bootstrap import Metric, ratio_metric
 from regard.tasks.chat import TURN
 from regard.tasks.chat.chatbot import Chatbot
 from regard.tasks.chat.data import Dialogue, fit, make_pairs, read_dialogues, readable, split_turns
-from regard.tasks.seq2seq import PairData, mean_loss, perplexity
+from regard.tasks.seq2seq import PairData, mean_loss
 from regard.tasks.training import Json, Log, Scored
 from regard.tasks.translate.data import PairExamples
 from regard.tasks.translate.evaluate import quick_scores, score_translations
@@ -27,6 +27,7 @@ from regard.tasks.translate.translator import Translator
 from regard.text.tokenizer import Tokenizer
 from regard.text.words import word_texts
 from regard.training.distributed import ProcessGroup
+from regard.training.loss import perplexity
 from regard.training.trainer import Validation
 
 

@@ -7,11 +7,10 @@ import json
 import sys
 from pathlib import Path
 
-from regard.config import Corpus
 from regard.errors import SettingsError
-from regard.files import STDIN, chunks, read_input_lines, read_lines
+from regard.files import chunks, read_input_lines, read_lines
 from regard.run import Run
-from regard.tasks.texts import FORMATS, read_texts
+from regard.tasks.texts import configure_texts, texts_of
 from regard.terminal import (
     Command,
     Parser,
@@ -74,28 +73,13 @@ def run_write(options: argparse.Namespace) -> int:
     return 0
 
 
-def _configure_texts(parser: Parser) -> None:
-    parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument("--source", default="-", metavar="FILE", help=f"{FORMATS}; - is standard input (default)")
-
-
-def _texts(options: argparse.Namespace) -> list[str]:
-    """Return the texts of --source; a file without texts is an error."""
-    from_stdin = options.source == "-"
-    texts = [line for line in read_input_lines() if line.strip()] if from_stdin else read_texts(Corpus(options.source))
-    if not texts:
-        where = STDIN if from_stdin else options.source
-        raise SettingsError(f"{where}: there is no text to score; all lines are empty")
-    return texts
-
-
 def configure_evaluate(parser: Parser) -> None:
-    _configure_texts(parser)
+    configure_texts(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object")
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
-    opened, texts = Run.open(options.run).require("language-model"), _texts(options)
+    opened, texts = Run.open(options.run).require("language-model"), texts_of(options)
     from regard.tasks.language_model.generator import load
     from regard.tasks.text_scores import TextScore, sum_scores
 
@@ -120,12 +104,12 @@ def run_evaluate(options: argparse.Namespace) -> int:
 
 
 def configure_score(parser: Parser) -> None:
-    _configure_texts(parser)
+    configure_texts(parser)
     parser.add_argument("--json", action="store_true", help="print JSON lines, with log-probabilities of tokens")
 
 
 def run_score(options: argparse.Namespace) -> int:
-    opened, texts = Run.open(options.run).require("language-model"), _texts(options)
+    opened, texts = Run.open(options.run).require("language-model"), texts_of(options)
     from regard.tasks.language_model.generator import load
 
     generator = load(opened.folder)

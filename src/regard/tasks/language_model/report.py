@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard.run import Run
-from regard.tasks.language_model.data import TextData
 from regard.tasks.language_model.generator import GeneratedText, TextGenerator
 from regard.tasks.report import PART_NAMES, figures, last_part
+from regard.tasks.text_training import TextData
 
 
 def report(
