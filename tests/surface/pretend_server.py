@@ -40,6 +40,7 @@ MODELS = {
     "talker": model("talker", "chat", "en", "en"),
     "topics": model("topics", "classify", "en"),
     "chunker": model("chunker", "tag", "en"),
+    "painter": model("painter", "caption", facts={"languages": ["en", "it"], "nbest": 2}),
 }
 
 
@@ -109,6 +110,17 @@ def tagged(text: str) -> Json:
     }  # fmt: skip
 
 
+def captioned(body: Json) -> Json:
+    """Two stars, in the language of the request; the second word attends to the last of 2 x 2 patches."""
+    found = {"en": ("two", "stars"), "it": ("due", "stelle")}[body["language"]]
+    maps = [[[0.7, 0.1], [0.1, 0.1]], [[0.0, 0.1], [0.1, 0.8]]]
+    return {
+        "text": " ".join(found), "score": -0.5, "language": body["language"], "tokens": [*found],
+        "alternatives": [{"text": f"three {found[1]}", "score": -1.5}] * (body["nbest"] - 1),
+        "words": [{"text": word, "probability": 0.75} for word in found], "maps": maps, "picture": body["pictures"],
+    }  # fmt: skip
+
+
 def refusal(status: int, message: str, **headers: str) -> Response:
     return JSONResponse(
         {"error": {"message": message}}, status, {name.replace("_", "-"): headers[name] for name in headers}
@@ -133,7 +145,7 @@ class Pretender:
         app.add_api_route("/frontend/settings", self.settings)
         app.add_api_route("/v1/models", self.models)
         app.add_api_route("/v1/tasks", self.tasks)
-        for name in ("translate", "inspect", "classify", "tag", "count", "chat/completions"):
+        for name in ("translate", "inspect", "classify", "tag", "caption", "count", "chat/completions"):
             app.add_api_route(f"/v1/{name}", self.answer, methods=["POST"])
         return app
 
@@ -177,6 +189,10 @@ class Pretender:
             return JSONResponse({"model": "topics", "results": [verdict(body["q"])]})
         if route == "count":
             return JSONResponse({"model": "counter", "results": [{"text": body["q"], "words": body["q"].split()}]})
+        if route == "caption" and not body["pictures"].startswith("data:image/png;base64,iVBOR"):
+            return refusal(400, "pictures: not a picture in a known format (PNG); convert it")
+        if route == "caption":
+            return JSONResponse({"model": "painter", "results": [captioned(body)]})
         if route == "tag":
             return JSONResponse({"model": "chunker", "results": [tagged(body["q"])]})
         found = [translation(text, body["nbest"]) for text in body["q"]]

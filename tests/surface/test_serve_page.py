@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.surface.conftest import DESKTOP
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed")
 
+from regard.data.drawings import read_drawings
+from regard.data.pictures import read_size, to_png
 from regard.pages import resolve
 from regard.server.page import POLICY, read_assets
 from regard.text.words import ABBREVIATIONS, split_sentences
@@ -22,7 +25,7 @@ from tests.surface.pretend_server import EXAMPLES, MODELS, Pretender, running
 PHONE = {"width": 360, "height": 740}
 EVERY = tuple(MODELS)
 HOSTILE = "<script>window.broken=true</script><img src=x onerror='window.broken=true'>"
-VIEWS = ("translate", "inside", "chat", "classify", "tag")
+VIEWS = ("translate", "inside", "chat", "classify", "tag", "caption")
 
 Open = Callable[..., Any]
 
@@ -324,6 +327,65 @@ def test_a_script_tag_typed_as_text_shows_as_text(serve: Callable[..., Site], vi
     assert page.evaluate("window.broken") is None
 
 
+PICTURE = to_png(read_drawings("valid")[0].draw())
+
+
+def choose_picture(page: Any, content: bytes = PICTURE, name: str = "stars.png") -> None:
+    page.get_by_label("Picture to describe").set_input_files({"name": name, "mimeType": "image/png", "buffer": content})
+
+
+def test_a_chosen_picture_is_described(serve: Callable[..., Site], visit: Open) -> None:
+    site = serve()
+    page = visit(site, "#caption")
+    choose_picture(page)
+    page.locator(".looked-text").wait_for()
+    assert page.locator(".looked-text").inner_text() == "two stars"
+    asked = {"model": "painter", "nbest": 2, "language": "en", "look": True}
+    url = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
+    assert site.asked("caption") == [asked | {"pictures": url}]
+    assert page.locator(".other-captions li span").all_inner_texts() == ["three stars"]
+    page.get_by_role("button", name="stars").hover()
+    assert page.locator(".looking .says").inner_text().startswith("“stars” attends most to row 2, column 2")
+    assert page.locator(".looking-main .veil").is_visible()
+    page.get_by_label("Language").select_option("Italian")
+    page.get_by_text("due stelle", exact=True).wait_for()
+    page.get_by_role("link", name="Chat").click()
+    page.get_by_role("link", name="Caption").click()
+    assert page.locator(".picked").get_attribute("src") == url  # the picture is still there
+
+
+def test_a_picture_is_pasted_dropped_and_made_smaller(serve: Callable[..., Site], visit: Open) -> None:
+    site = serve()
+    page = visit(site, "#caption", allow="400")
+    sent = """async ([kind, content]) => {
+      const file = new File([Uint8Array.from(content)], "a.png", { type: "image/png" });
+      const data = new DataTransfer();
+      data.items.add(file);
+      const event = kind === "paste" ? new ClipboardEvent("paste", { clipboardData: data, bubbles: true })
+        : new DragEvent("drop", { dataTransfer: data, bubbles: true });
+      (kind === "paste" ? document.body : document.querySelector(".picker")).dispatchEvent(event);
+    }"""
+    for number, kind in enumerate(("paste", "drop"), 1):
+        page.evaluate(sent, [kind, list(PICTURE)])
+        page.wait_for_function("() => document.querySelector('.finding:not(.stale) .looked-text')")
+        assert len(site.asked("caption")) == number
+    choose_picture(page, to_png(read_drawings("valid")[0].draw(1500)))
+    page.get_by_text("Pictures: not a picture in a known format (PNG); convert it.").wait_for()  # it became a JPEG
+    large = base64.b64decode(site.asked("caption")[-1]["pictures"].partition(",")[2])
+    assert read_size(large, "") == (1024, 1024)
+
+
+def test_what_is_no_picture_is_refused_by_the_server(serve: Callable[..., Site], visit: Open) -> None:
+    page = visit(serve(), "#caption", allow="400")
+    choose_picture(page)
+    page.locator(".multiples").wait_for()
+    choose_picture(page, b"no picture", "a.txt")
+    page.locator(".notice").wait_for()
+    assert page.locator(".multiples").count() == 0  # the caption of the other picture is gone
+    assert page.locator(".picked").is_hidden()
+    assert page.get_by_text("a.txt", exact=True).is_visible()
+
+
 def test_a_busy_server_is_asked_again(serve: Callable[..., Site], visit: Open) -> None:
     page = visit(serve(), allow="429")
     write(page, "busy")
@@ -590,6 +652,9 @@ def fill(page: Any, view: str) -> None:
         case "tag":
             page.get_by_role("textbox", name="Sentence to tag").fill("It rains on <b>Rome</b>")
             page.locator(".tagged-words").wait_for()
+        case "caption":
+            choose_picture(page)
+            page.locator(".multiples").wait_for()
 
 
 @pytest.mark.parametrize("view", VIEWS)

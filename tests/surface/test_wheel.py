@@ -15,6 +15,7 @@ PACKAGED = (
     "regard/recipes/demo-translate.toml",
     "regard/recipes/demo-chat.toml",
     "regard/recipes/demo-lm.toml",
+    "regard/recipes/demo-caption.toml",
     "regard/data/phrasebook.jsonl.bz2",
     "regard/data/smalltalk.jsonl.bz2",
     "regard/data/shapes.jsonl.bz2",
@@ -62,7 +63,7 @@ def test_the_demo_starts_without_the_clone(unpacked, tmp_path):
         "    print(train.__file__, job.recipe.data.task, len(job.recipe.data.train))\n"
         "    raise InterruptedError\n"
         "train.start = start\n"
-        "for what in ('translate', 'chat', 'lm'):\n"
+        "for what in ('translate', 'chat', 'lm', 'caption'):\n"
         "    try:\n"
         "        main(['demo', what])\n"
         "    except InterruptedError:\n"
@@ -78,5 +79,5 @@ def test_the_demo_starts_without_the_clone(unpacked, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    tasks = ("translate", "chat", "language-model")
+    tasks = ("translate", "chat", "language-model", "caption")
     assert lines == [[str(unpacked / "regard" / "tasks" / "train.py"), task, "1"] for task in tasks]

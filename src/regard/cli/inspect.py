@@ -20,25 +20,25 @@ from regard.terminal import Command, Parser, status
 MIN_SENTENCES = 20
 """Minimum number of sentences for --measure."""
 TASK_OPTIONS = {
-    "target": "is for translations",
+    "target": "is for translations and captions",
     "context": "is for conversations",
+    "language": "is for captions",
     "quick": "leaves out attribution and mixing",
-    "measure": "measures explanations of translations",
+    "measure": "measures explanations of translations and captions",
 }
 """Options that only some tasks have, with a phrase for the error message."""
 
 
 def configure(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument(
-        "sentence", metavar="TEXT", nargs="?", help="the sentence to translate, or the text to label (or its file)"
-    )
-    parser.add_argument(
-        "--target", metavar="TEXT", help="translation: explain this one (or the one in this file), not the model's own"
-    )
+    about = "the sentence to translate, the text to label (or its file), or the picture"
+    parser.add_argument("sentence", metavar="TEXT", nargs="?", help=about)
+    about = "translation, caption: explain this one (or the one in this file), not the model's own"
+    parser.add_argument("--target", metavar="TEXT", help=about)
     parser.add_argument(
         "--context", action="append", default=[], metavar="TURN", help="chat: an earlier turn; oldest first; repeatable"
     )
+    parser.add_argument("--language", metavar="CODE", default="", help="caption: its language (default: the first)")
     parser.add_argument("--out", default="inspect.html", metavar="FILE", help="the page (default: inspect.html)")
     parser.add_argument("--quick", action="store_true", help="leave out the slow parts: attribution and mixing")
     parser.add_argument("--json", action="store_true", help="print the data instead of writing the page")
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if not (options.sentence or "").strip():
         hint = ", or --measure" if "measure" in content.OPTIONS else ""
-        raise SettingsError(f"there is no text to inspect; give one{hint}")
+        raise SettingsError(f"there is no {getattr(content, 'INPUT', 'text')} to inspect; give one{hint}")
     out = Path(options.out)
     if not options.json:
         check_out(out, force=options.force)
@@ -113,7 +113,7 @@ def check_out(path: Path, *, force: bool = False) -> None:
 COMMANDS = {
     "inspect": Command(
         "Show how a model reached one result: every attention head, the search, attributions, positions; words and\n"
-        "sentences shaded by attention for labels. Writes one HTML file that needs no network.",
+        "sentences shaded by attention for labels, pictures for captions. Writes one HTML file that needs no network.",
         configure,
         run,
         examples=(
@@ -121,6 +121,7 @@ COMMANDS = {
             "regard inspect runs/demo 'I am trendy' --target 'Io sono alla moda'",
             "regard inspect runs/demo --measure                # how faithful each explanation is",
             "regard inspect runs/reviews review.txt            # a classifier",
+            "regard inspect runs/emoji picture.png            # a caption model",
             "regard inspect runs/chunks 'He took a dive.'      # a tagger",
             "regard inspect runs/chat 'What is my name?' --context 'I am Anna.' --context 'Hello Anna!'",
         ),

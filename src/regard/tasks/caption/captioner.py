@@ -58,10 +58,17 @@ class CaptionAttention:
     """The tokens with the end token."""
     spans: tuple[tuple[int, int], ...]
     """First character of each token in `text`, and the character after its last one; the end token has none."""
+    log_probs: tuple[float, ...]
+    """Log-probability of each token, given the picture and the tokens before it."""
     maps: Tensor
     """Mean over all layers and heads: [T, rows, columns]; the weights of a token sum to 1."""
     layers: dict[str, Tensor]
     """For each attention layer, by the name of its hook: [heads, T, rows, columns]."""
+
+    def tokens_in(self, start: int, end: int) -> list[int]:
+        """The indices of the tokens that have characters of `text[start:end]`."""
+        spans = enumerate(self.spans)
+        return [place for place, (first, last) in spans if first < last and first < end and start < last]
 
     def as_dict(self) -> dict[str, Any]:
         """The fields as JSON data, with the mean maps only."""
@@ -174,7 +181,7 @@ class Captioner:
         ids = [piece.id for piece in pieces]
         height, width = (side // self.recipe.pictures.patch_size for side in self.recipe.pictures.size)
         with trace(self.model, "decoder*cross") as tape:
-            self._force(self.encode(pixels)[:1], [text], language)
+            log_probs_1T, _ = self._force(self.encode(pixels)[:1], [text], language)
         layers = {
             name: seen.weights_BHTS[0].float().cpu().unflatten(-1, (height, width)) for name, seen in tape.items()
         }
@@ -183,6 +190,7 @@ class Captioner:
             language,
             tuple(self.tokenizer.token(id) for id in (*ids, EOS)),
             (*((piece.start, piece.end) for piece in pieces), (len(text), len(text))),
+            tuple(log_probs_1T[0].tolist()),
             torch.cat(list(layers.values())).mean(0),
             layers,
         )
