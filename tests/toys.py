@@ -21,6 +21,7 @@ from regard.models.bytenet import ByteNetSettings
 from regard.models.convs2s import ConvS2SSettings
 from regard.models.deep_att import DeepAttSettings
 from regard.models.hran import HRANSettings
+from regard.models.show_attend_tell import ShowAttendTellSettings
 from regard.models.transformer_settings import TransformerSettings
 
 VOCABULARY = 19
@@ -43,6 +44,8 @@ def toy(arch: str, **changes: Any) -> ModelSettings:
         small = dataclasses.replace(preset, encoder_layers=4, decoder_layers=4, width=20, dilations=(1, 2, 4))
     elif isinstance(preset, DeepAttSettings):
         small = dataclasses.replace(preset, encoder_layers=3, decoder_layers=3, width=16, embedding_width=12)
+    elif isinstance(preset, ShowAttendTellSettings):
+        small = dataclasses.replace(preset, width=16, embedding_width=12)
     else:
         small = dataclasses.replace(
             preset,
@@ -78,8 +81,9 @@ VARIANTS = {
     "SwiGLU, norm before": toy("transformer-small", activation="swiglu", norm="pre"),
     "three experts in every block, SwiGLU": toy("transformer-moe", experts=3, expert_every=1, activation="swiglu"),
     "GELU, heads of 6, untied": toy("transformer-small", activation="gelu", head_width=6, tie_embeddings="none"),
+    "attending LSTM without gate, untied": toy("show-attend-tell", context_gate=False, tie_embeddings="none"),
 }
-"""Options of the Transformer that no preset takes."""
+"""Options of the Transformer, and of the attending LSTM, that no preset takes."""
 
 EXPERTS = {
     "experts between LSTM layers": toy("seq2seq-lstm", experts=4, expert_width=8),

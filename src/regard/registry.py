@@ -52,6 +52,7 @@ ARCHITECTURES = {
     "convs2s": "regard.models.convs2s",
     "bytenet": "regard.models.bytenet",
     "hran": "regard.models.hran",
+    "show-attend-tell": "regard.models.show_attend_tell",
     "han": "regard.models.han",
     "transformer-classifier": "regard.models.pooled_encoders",
     "text-encoder": "regard.models.transformer_settings",

@@ -31,7 +31,8 @@ PATCHES = dict(zip(PICTURE_SIZES, (3, 12, 8, 4), strict=False))
 CONVOLUTIONS = PATCHES | {"convolutions": 2}
 INPUTS = {"frames": FRAMES, "patches": PATCHES, "convolutions": CONVOLUTIONS}
 
-ENCODERS = {arch: TOYS[arch] for arch in ("transformer-small", "seq2seq-lstm", "bahdanau", "luong-dot", "deep-att")}
+SEQ2SEQ = ("transformer-small", "seq2seq-lstm", "bahdanau", "luong-dot", "deep-att", "show-attend-tell")
+ENCODERS = {arch: TOYS[arch] for arch in SEQ2SEQ}
 ENCODERS |= {
     "learned positions": toy("transformer-small", positional_encoding="learned", max_positions=32),
     "rotary positions": toy("transformer-tiny", positional_encoding="rotary"),
@@ -146,7 +147,7 @@ def test_saved_loaded_and_recorded_scores_are_equal(settings: ModelSettings, siz
 
 
 @pytest.mark.parametrize("sizes", INPUTS.values(), ids=INPUTS.keys())
-@pytest.mark.parametrize("arch", ["transformer-small", "bahdanau", "luong-dot", "deep-att"])
+@pytest.mark.parametrize("arch", ["transformer-small", "bahdanau", "luong-dot", "deep-att", "show-attend-tell"])
 @torch.no_grad()
 def test_steps_equal_forward(arch: str, sizes: dict[str, int]) -> None:
     model = build(TOYS[arch], sizes)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from regard.cli import main
-from tests import reviews, small_knowledge, small_texts, tagged
+from tests import reviews, small_knowledge, small_pictures, small_texts, tagged
 from tests.processes import start
 from tests.small_chats import chat_arguments, write_dialogues
 from tests.small_runs import SIZES, train_arguments, write_corpus
@@ -187,6 +187,12 @@ OTHERS = {
         small_knowledge.write_questions(folder / "faq.tsv"), out, FEW, "retrieve.word_dropout=0.2"
     ),
     "language-model": lambda folder, out: texts(folder, out, "transformer-lm"),
+    "caption": lambda folder, out: small_pictures.train_arguments(
+        folder, out, FEW, 'caption.languages=["en", "de"]', "tokenizer.subword_regularization=0.1", "pictures.color=0.1"
+    ),
+    "caption, attending LSTM": lambda folder, out: small_pictures.train_arguments(
+        folder, out, FEW, arch="show-attend-tell"
+    ),
     "language-model, lstm": lambda folder, out: texts(folder, out, "lstm-lm"),
     "masked-language-model": lambda folder, out: texts(folder, out, "masked-lm"),
 }

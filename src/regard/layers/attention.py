@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.errors import SettingsError
-from regard.layers.hooks import AttentionHook, AttentionRecord
+from regard.layers.hooks import AttentionHook, AttentionRecord, Recorder
 from regard.layers.init import glorot
 from regard.layers.kv_cache import KVCache
 from regard.layers.positional_encoding import RotaryEncoding, RotaryGridEncoding
@@ -323,29 +323,41 @@ class RecurrentAttention(nn.Module):
         return attend(query, key, value, mask, score=self.score, tap=tap).flatten(0, 2)
 
     def before_cell(
-        self, cell: RecurrentCell, read_TNG: Tensor, state: CellState, source: KeyValue, mask_BS: Tensor | None
+        self,
+        cell: RecurrentCell,
+        read_TNG: Tensor,
+        state: CellState,
+        source: KeyValue,
+        mask_BS: Tensor | None,
+        *,
+        gate: nn.Linear | None = None,
+        watch: Recorder | None = None,
     ) -> tuple[list[AttendingStep], CellState]:
         """Run a cell that reads the context vector: each step is attention, whose query is the hidden state, then cell.
 
-        `read_TNG` is the output of `cell.input` for T steps of N rows. Also returns the last state of the cell.
+        `read_TNG` is the output of `cell.input` for T steps of N rows. `gate` computes from the hidden state a factor
+        on the context vector, before a sigmoid; `watch` gets the record of all steps. Also returns the last state of
+        the cell.
         """
         steps = []
-        with self.hook_for_loop() as tap:
+        with self.hook_for_loop(watch) as tap:
             for read_NG in read_TNG.unbind(0):
                 context_ND = self(state[0], source, mask_BS, tap)
+                if gate is not None:
+                    context_ND = torch.sigmoid(gate(state[0])) * context_ND
                 read_NG = cell.feed_in(read_NG, context_ND)
                 state = cell(read_NG, state)
                 steps.append(AttendingStep(context_ND, read_NG, state[0]))
         return steps, state
 
     @contextmanager
-    def hook_for_loop(self) -> Iterator[AttentionHook]:
+    def hook_for_loop(self, watch: Recorder | None = None) -> Iterator[AttentionHook]:
         """Within the `with` block, yield the hook to pass to `forward` as `tap` in every step of the decoder loop.
 
         Its listeners are called at every step, because the weights that they return affect the next step. After the
-        loop, each recorder gets one record of all steps.
+        loop, each recorder and `watch` get one record of all steps.
         """
-        if self.tap.idle:
+        if self.tap.idle and watch is None:
             yield self.tap
             return
         steps: list[AttentionRecord] = []
@@ -355,7 +367,10 @@ class RecurrentAttention(nn.Module):
             yield each
         every = ((seen.query_BHTK, seen.weights_BHTS, seen.output_BHTK) for seen in steps)
         query, weights, output = (torch.cat(parts, dim=-2) for parts in zip(*every, strict=True))
-        self.tap.record(AttentionRecord(self.tap.name, query, steps[0].key_BHSK, steps[0].value_BHSK, weights, output))
+        whole = AttentionRecord(self.tap.name, query, steps[0].key_BHSK, steps[0].value_BHSK, weights, output)
+        self.tap.record(whole)
+        if watch is not None:
+            watch(whole)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

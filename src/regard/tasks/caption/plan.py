@@ -85,4 +85,8 @@ def _sizes(pictures: int, model: object) -> Iterator[PlannedSetting]:
         yield PlannedSetting("model.norm", "pre", "trains without a long warm-up")
         zero = "sub-layers add nothing at first: needs fewer steps"
         yield PlannedSetting("train.zero_init_residual", True, zero)
+    if hasattr(model, "doubly_stochastic"):
+        width = 256 if pictures < 20_000 else 512
+        yield PlannedSetting("model.width", width, many)
+        yield PlannedSetting("model.embedding_width", width, many)
     yield PlannedSetting("model.dropout", 0.3 if pictures < 20_000 else 0.2, "the less data, the more dropout")
