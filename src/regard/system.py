@@ -27,6 +27,9 @@ HANGUP = getattr(signal, "SIGHUP", None)
 START_METHOD = "spawn"
 """How worker processes start. All systems support it; a forked process may hang, because torch has threads."""
 
+_PARENT_DEATH_SIGNAL = 1
+"""The number of PR_SET_PDEATHSIG in Linux' prctl(2)."""
+
 # Names and numbers of glibc's mallopt(3).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
@@ -86,6 +89,12 @@ def share_one_heap() -> bool:
 def give_back() -> None:
     """Return freed memory of this process to the operating system, if the C library supports it."""
     _call_libc("malloc_trim", 0)
+
+
+def end_with_parent() -> None:
+    """Ask for SIGTERM when the process that started this one ends, also if it is killed; does nothing but on Linux."""
+    if sys.platform == "linux":
+        _call_libc("prctl", _PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
 def _call_libc(name: str, *arguments: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 from regard.config.recipe import find_task, make_recipe, read_table
 from regard.models import presets
 from regard.models.transformer_settings import TransformerSettings
-from regard.tasks.comparison import check_settings, read_comparison
+from regard.tasks.comparison_recipe import check_settings, read_comparison
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 COMPARISONS = sorted((Path(__file__).parents[2] / "recipes" / "compare").glob("*.toml"))

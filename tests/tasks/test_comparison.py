@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from regard.errors import RegardError, RunError, SettingsError
-from regard.system import usable_cores
-from regard.tasks.comparison import Comparison, compare, only, read_comparison, trend
+from regard.errors import CorpusError, RegardError, RunError, SettingsError
+from regard.system import exclusive, usable_cores
+from regard.tasks.comparison import compare, trend
+from regard.tasks.comparison_recipe import Comparison, only, read_comparison
 from tests import processes
 from tests.small_runs import SETTINGS, write_corpus
 
@@ -70,7 +73,10 @@ def test_budget_of_each_training(comparison: Comparison) -> None:
     assert [steps[0].name for steps in members] == ["one-1", "one-2", "one-3"]
 
 
-def test_only_keeps_what_a_system_is_made_from(comparison: Comparison) -> None:
+def test_only_keeps_what_a_system_is_made_from(comparison: Comparison, tmp_path: Path) -> None:
+    members = '[systems.tuned]\nfinetune = "one"\n[systems.both]\nensemble = "tuned"\n'
+    nested = read_comparison(write(tmp_path, TWO + members))
+    assert [system.name for system in only(nested, ["both"]).systems] == ["one", "tuned", "both"]
     assert [system.name for system in only(comparison, ["both"]).systems] == ["one", "both"]
     with pytest.raises(SettingsError, match='--only botj: there is no such system; did you mean "both"'):
         only(comparison, ["botj"])
@@ -91,6 +97,27 @@ def test_only_keeps_what_a_system_is_made_from(comparison: Comparison) -> None:
         (ONE + "[[published]]\nBLEU = 3", {}, "with a name"),
         (ONE, {"data": 'source_language = "en"'}, "has no training data"),
         (ONE.replace("one", '"a/b"'), {}, "use letters, digits"),
+        (ONE.replace("one", '"<script>"'), {}, "use letters, digits"),
+        (ONE.replace("one", '".."'), {}, "use letters, digits"),
+        (ONE.replace("one", r'"a\nb"'), {}, "use letters, digits"),
+        (ONE.replace("one", "x" * 200), {}, "the name is too long"),
+        (ONE, {"top": 'title = ["x"]'}, "title must be a text"),
+        (ONE + "[[published]]\nname = 3", {}, "with a name"),
+        (ONE + '[[published]]\nname = "x"\nyear = 2017-06-12', {}, "year must be a number or a text"),
+        (ONE + '[[published]]\nname = "x"\nBLEU = nan', {}, "BLEU must be a number or a text"),
+        (ONE + 'published = "papr"\n[[published]]\nname = "paper"', {}, 'no row "papr".*did you mean "paper"'),
+        (ONE + "members = 3", {}, "members has no effect without ensemble"),
+        (ONE + "share = 0.5", {}, "share has no effect without finetune"),
+        (TWO + '[systems.a]\nensemble = "one"\nfinetune = "two"', {}, "leave out finetune or ensemble"),
+        (
+            TWO + '[systems.a]\nensemble = "one"\nmodel.width = 3',
+            {},
+            "has the settings of its members; leave out model",
+        ),
+        (TWO + '[systems.a]\nfinetune = "one"\nmodel.width = 3', {}, "model comes from one in fine-tuning"),
+        (TWO + '[systems.a]\nfinetune = "one"\ndata.valid = []', {}, "data comes from one in fine-tuning"),
+        (ONE + 'data.task = "chat"', {}, "data.task must be the same for all systems"),
+        (ONE + "data.test = []", {}, "data.test must be the same for all systems"),
         ("[systems]\none = 3", {}, r"\[systems.one\] must be a table"),
         ('[systems.one]\narch = "transformer-tiny"', {}, '"arch" is not a section of settings'),
         ('[systems.one]\nensemble = "two"', {}, 'ensemble: there is no system "two"'),
@@ -126,6 +153,22 @@ def test_mistakes_in_settings_are_found_before_the_first_training(tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
+def test_settings_of_all_seeds_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"\[systems.one\].*train.seed"):
+        compare(read_comparison(write(tmp_path, ONE, top=f"seeds = [1, {2**64}]")), tmp_path / "out")
+
+
+@pytest.mark.parametrize("part", ["train", "valid", "test"])
+@pytest.mark.parametrize("content", [None, ""])
+def test_data_is_read_before_the_first_training(tmp_path: Path, part: str, content: str | None) -> None:
+    read = read_comparison(write(tmp_path, ONE))
+    for path in tmp_path.glob(f"{part}.*"):
+        path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(CorpusError, match=r"no such file|contains no sentence pairs|is empty"):
+        compare(read, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("scores", "expected"),
     [
@@ -136,7 +179,7 @@ def test_mistakes_in_settings_are_found_before_the_first_training(tmp_path: Path
     ],
 )
 def test_trend(scores: list[float], expected: str) -> None:
-    assert trend([{"bleu": score, "seconds": place + 1} for place, score in enumerate(scores)]) == expected
+    assert trend([{"bleu": score, "seconds": place + 1} for place, score in enumerate(scores)], "bleu") == expected
 
 
 def steady(value: Any) -> Any:
@@ -151,7 +194,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     """A whole comparison from the command line: its folder and its results."""
     folder = tmp_path_factory.mktemp("comparison")
     text = TWO + '[systems.both]\nensemble = "one"\n'
-    path = write(folder, text, top='title = "Two widths"\npublished = [{ name = "paper", BLEU = 27.3 }]')
+    path = write(folder, text, top='title = "Two widths"\npublished = [{ name = "paper", BLEU = 27.3, "a|b" = "<i>" }]')
     jobs = min(2, usable_cores())
     done = processes.run("compare", path, "--out", folder / "out", "--seeds", "1,2", "--jobs", jobs, "--json")
     assert done.returncode == 0, done.stderr
@@ -178,7 +221,7 @@ def test_results(finished: tuple[Path, dict[str, Any]]) -> None:
     assert json.loads((folder / "out" / "compare.json").read_text()) == found
     markdown = (folder / "out" / "compare.md").read_text()
     assert markdown.startswith("# Two widths\n")
-    assert re.search(r"^\| paper \| 27.3 \|$", markdown, re.MULTILINE)
+    assert re.search(r"^\| system \| BLEU \| a\\\|b \|\n.*\n\| paper \| 27.3 \| &lt;i> \|$", markdown, re.MULTILINE)
     assert found["verdict"] in markdown
 
 
@@ -224,24 +267,69 @@ def test_description_of_the_budget(tmp_path: Path, budget: str, clock: str, expe
     assert read.describe_budget() == expected
 
 
-def test_damaged_result(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: "{", "cannot read the result"),
+        (lambda text: text.replace('"seconds": ', '"seconds": 1', 1), "damaged or changed"),
+        (lambda text: '{"format": 2, "sha256": ""}', "damaged or changed"),
+        (lambda text: '{"format": 1}', "is not a result of this version"),
+        (lambda text: "[]", "is not a result of this version"),
+    ],
+)
+def test_damaged_result(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path, damage: Callable[[str], str], message: str
+) -> None:
     folder, _ = finished
     (tmp_path / "systems").mkdir()
-    (tmp_path / "systems" / "one-1.json").write_text("{")
-    with pytest.raises(RunError, match=r"cannot read the result .*; remove this file"):
+    text = (folder / "out" / "systems" / "one-1.json").read_text()
+    (tmp_path / "systems" / "one-1.json").write_text(damage(text))
+    with pytest.raises(RunError, match=f"{message}.*; remove this file"):
         compare(read_comparison(folder / "compare.toml"), tmp_path)
 
 
+def test_other_data_in_the_same_folder(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    folder, _ = finished
+    other = {"test": [{"source": str(folder / "valid.en"), "target": str(folder / "valid.it")}]}
+    read = read_comparison(folder / "compare.toml", {"seeds": [1, 2], "data": other})
+    with pytest.raises(RunError, match=r"has other test data than the comparison;.* remove the folder systems"):
+        compare(read, folder / "out")
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"table": {}}'])
+def test_damaged_settings_of_a_finished_training(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path, content: str | None
+) -> None:
+    folder, _ = finished
+    shutil.copytree(folder / "out" / "runs", tmp_path / "runs")
+    job = tmp_path / "runs" / "one-1.json"
+    job.unlink() if content is None else job.write_text(content)
+    with pytest.raises(RunError, match=r"one-1.*(cannot read the settings|other settings).*trained again"):
+        compare(only(read_comparison(folder / "compare.toml"), ["one"]), tmp_path)
+
+
+def test_two_comparisons_in_one_folder(comparison: Comparison, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with (
+        exclusive(tmp_path / "out" / ".lock"),
+        pytest.raises(RunError, match="another comparison works in this folder"),
+    ):
+        compare(comparison, tmp_path / "out")
+
+
 @pytest.mark.slow
-def test_interrupted_comparison_gives_the_same_table(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_interrupted_comparison_gives_the_same_table(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path, number: signal.Signals
+) -> None:
     folder, found = finished
     command = ["compare", folder / "compare.toml", "--out", tmp_path, "--seeds", "1,2"]
     started = processes.start(*command, errors=tmp_path / "errors.txt")
     while not (tmp_path / "runs" / "two-1" / "metrics.jsonl").is_file():
         assert started.poll() is None, (tmp_path / "errors.txt").read_text()
         time.sleep(0.05)
-    started.send_signal(signal.SIGTERM)
-    assert started.wait(120) in (130, 143)
+    started.send_signal(number)
+    assert started.wait(120) in (130, 143, -signal.SIGKILL)
     assert not (tmp_path / "compare.json").exists()
     done = processes.run(*command, "--json")
     assert done.returncode == 0, done.stderr

@@ -40,7 +40,8 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from regard.tasks.comparison import compare, only, read_comparison
+    from regard.tasks.comparison import compare
+    from regard.tasks.comparison_recipe import only, read_comparison
 
     comparison = read_comparison(options.recipe, given(options))
     if options.only:
@@ -140,10 +141,16 @@ def markdown(found: Json) -> Iterator[str]:
 
 
 def _table(heads: Sequence[str], body: Iterator[list[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(heads)} |"
+    yield _line(heads)
     yield f"|{'|'.join('---' for _ in heads)}|"
     for row in body:
-        yield f"| {' | '.join(row)} |"
+        yield _line(row)
+
+
+def _line(cells: Sequence[str]) -> str:
+    """A row of a Markdown table; published rows may contain any text."""
+    texts = (" ".join(cell.split()).replace("|", r"\|").replace("<", "&lt;") for cell in cells)
+    return f"| {' | '.join(texts)} |"
 
 
 COMMANDS = {

@@ -25,6 +25,14 @@ WARM_UP = 8
 """Number of sentences that are translated before the time is measured."""
 
 
+def check_data(data: DataSettings) -> None:
+    """Raise an error if a corpus cannot be read or is empty, before the first training. Reads all test data."""
+    for corpus in (*data.train, *data.valid):
+        if next(read_corpus(corpus, data.source_language, data.target_language), None) is None:
+            raise CorpusError(corpus.source, "contains no sentence pairs; give another file")
+    read_pairs(data)
+
+
 def read_pairs(data: DataSettings) -> list[Pair]:
     """The sentence pairs of the test data."""
     pairs = [pair for corpus in data.test for pair in read_corpus(corpus, data.source_language, data.target_language)]
