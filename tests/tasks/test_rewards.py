@@ -78,13 +78,23 @@ def test_a_function_of_the_user(tmp_path, monkeypatch):
         "def short(output, reference):\n    return len(reference) - len(output)\n"
         "def none(output, reference):\n    return float('nan')\n"
         "def fails(output, reference):\n    return output['x']\n"
+        "def text(output, reference):\n    return '0.5'\n"
+        "def huge(output, reference):\n    return 1e308\n"
+        "def lines(output, reference):\n    raise ValueError('two\\nlines')\n"
+        "def exits(output, reference):\n    raise SystemExit(3)\n"
         "number = 3\n"
     )
+    (tmp_path / "own_rewards_exits.py").write_text("raise SystemExit(4)\n")
+    (tmp_path / "own_rewards_moves.py").write_text("import os\nos.chdir('/')\ndef zero(output, reference): return 0\n")
     before = list(sys.path)
     assert own("own_rewards_a:short")("ab", "abcd") == 2.0
     assert sys.path == before
     for name, problem in (
-        ("own_rewards_a:none", "returned nan for the output 'ab'; it must return a finite number"),
+        ("own_rewards_a:none", "returned nan for the output 'ab'; it must return a number between"),
+        ("own_rewards_a:text", "returned '0.5' for the output 'ab'; it must return a number between"),
+        ("own_rewards_a:huge", "returned 1e[+]308 for the output 'ab'; it must return a number between"),
+        ("own_rewards_a:lines", r"failed \(ValueError: two lines\)"),
+        ("own_rewards_a:exits", r"failed \(SystemExit: 3\)"),
         ("own_rewards_a:fails", r"failed \(TypeError: .* for the output 'ab'; correct the function"),
     ):
         with pytest.raises(SettingsError, match=problem):
@@ -93,9 +103,12 @@ def test_a_function_of_the_user(tmp_path, monkeypatch):
         ("own_rewards_a:shrt", "the module own_rewards_a has no function shrt; correct the name"),
         ("own_rewards_a:number", "has no function number, only a int of this name"),
         ("own_rewards_b:short", r"cannot import own_rewards_b \(ModuleNotFoundError"),
+        ("own_rewards_exits:short", r"cannot import own_rewards_exits \(SystemExit: 4\)"),
     ):
         with pytest.raises(SettingsError, match=problem):
             own(name)
+    assert own("own_rewards_moves:zero")("a", "b") == 0.0
+    assert sys.path == before
 
 
 def test_making_settings_imports_nothing(tmp_path, monkeypatch):

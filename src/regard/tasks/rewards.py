@@ -28,6 +28,8 @@ Reward = Callable[[str, str], float]
 """reward(output, reference): a number; higher is better."""
 
 LONGEST_NGRAM = 4
+LARGEST_REWARD = 1_000_000
+"""Larger rewards, which only a mistake can give, would end training with a loss that is not finite."""
 
 
 @dataclass(frozen=True)
@@ -131,30 +133,37 @@ def find_reward(settings: ObjectiveSettings) -> Reward:
         return REWARDS[settings.reward]
     where = f'{settings.section}.reward = "{settings.reward}"'
     module, _, name = settings.reward.partition(":")
-    sys.path.insert(0, os.getcwd())  # as for `python -m`; the command `regard` does not search the current folder
+    folder = os.getcwd()
+    sys.path.insert(0, folder)  # as for `python -m`; the command `regard` does not search the current folder
     try:
         function = getattr(import_module(module), name, None)
     except RegardError:
         raise
-    except Exception as error:  # the module is the user's, so any error in it is bad input
-        raise SettingsError(f"{where}: cannot import {module} ({type(error).__name__}: {error})") from error
+    except (Exception, SystemExit) as error:  # the module is the user's, so any error in it is bad input
+        raise SettingsError(f"{where}: cannot import {module} ({_in_one_line(error)})") from error
     finally:
-        sys.path.remove(os.getcwd())
+        sys.path.remove(folder)
     if not callable(function):
         known = "" if function is None else f", only a {type(function).__name__} of this name"
         raise SettingsError(f"{where}: the module {module} has no function {name}{known}; correct the name")
 
     def reward(output: str, reference: str) -> float:
         try:
-            value = float(function(output, reference))
-        except Exception as error:
-            problem = f"failed ({type(error).__name__}: {error}) for the output {output!r}"
+            found = function(output, reference)
+            value = math.nan if isinstance(found, str) else float(found)
+        except (Exception, SystemExit) as error:
+            problem = f"failed ({_in_one_line(error)}) for the output {output!r}"
             raise SettingsError(f"{where} {problem}; correct the function") from error
-        if not math.isfinite(value):
-            raise SettingsError(f"{where} returned {value} for the output {output!r}; it must return a finite number")
+        if not abs(value) <= LARGEST_REWARD:
+            rule = f"it must return a number between -{LARGEST_REWARD:,} and {LARGEST_REWARD:,}"
+            raise SettingsError(f"{where} returned {found!r} for the output {output!r}; {rule}")
         return value
 
     return reward
+
+
+def _in_one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def mean_reward(reward: Reward, outputs: Sequence[str], references: Sequence[str]) -> float:
