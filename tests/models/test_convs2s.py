@@ -119,6 +119,7 @@ def test_a_sentence_longer_than_the_positions_is_an_error() -> None:
         ({"kernel": 4}, "model.kernel must be an odd number, not 4"),
         ({"decoder_groups": ((2, 16, 2),)}, "model.kernel must be an odd number, not 2"),
         ({"encoder_groups": ((0, 16, 3),)}, "model.encoder_groups: a group needs at least one layer"),
+        ({"encoder_groups": ((10**8, 16, 3),)}, "at most 256"),
         ({"encoder_groups": ((1, 0, 3),)}, "model.encoder_groups: a layer cannot be 0 units wide"),
         ({"tie_embeddings": "target", "output_width": 10}, "model.tie_embeddings needs model.output_width = 0"),
     ],

@@ -25,6 +25,11 @@ from regard.training.plan import amount
 if TYPE_CHECKING:
     from regard.models.base import Network
 
+LENGTH, BATCH = 25, 32
+"""Tokens per text and texts per training step of --roofline, if they are not given."""
+LONGEST, MOST_TOKENS = 4096, 10_000_000
+"""Maximum number of tokens per text and of a batch: each step of decoding is counted, which takes some milliseconds."""
+
 
 def configure(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", nargs="?", help="the run folder")
@@ -39,16 +44,17 @@ def configure(parser: Parser) -> None:
     cost.add_argument(
         "--roofline", action="store_true", help="predict the times of steps from the speed of this machine, measured"
     )
-    cost.add_argument("--length", type=int, default=25, metavar="N", help="tokens per text (default: 25)")
-    cost.add_argument("--batch", type=int, default=32, metavar="N", help="texts per training step (default: 32)")
+    cost.add_argument("--length", type=int, metavar="N", help=f"tokens per text (default: {LENGTH})")
+    cost.add_argument("--batch", type=int, metavar="N", help=f"texts per training step (default: {BATCH})")
     cost.add_argument("--out", metavar="FILE", help="also write a page (.html) or the data (.json)")
 
 
 def run(options: argparse.Namespace) -> int:
     if bool(options.run) == bool(options.arch):
         raise SettingsError("info needs either a run folder or --arch NAME: give one of them")
-    if options.out and not options.roofline:
-        raise SettingsError("--out writes the page of --roofline; add --roofline")
+    for name in ("out", "length", "batch"):
+        if getattr(options, name) is not None and not options.roofline:
+            raise SettingsError(f"--{name} is an option of --roofline; add --roofline")
     if options.roofline:
         return run_roofline(options)
     facts = arch_facts(options.arch, options.vocabulary) if options.arch else run_facts(options.run)
@@ -128,15 +134,19 @@ def show_arch(facts: dict[str, Any]) -> None:
 def run_roofline(options: argparse.Namespace) -> int:
     if not options.arch:
         raise SettingsError("--roofline needs --arch NAME")
-    if min(options.length, options.batch) < 1:
-        raise SettingsError("--length and --batch must be at least 1")
+    length = LENGTH if options.length is None else options.length
+    batch = BATCH if options.batch is None else options.batch
+    if not 1 <= length <= LONGEST:
+        raise SettingsError(f"--length {length}: must be between 1 and {LONGEST:,}")
+    if not 1 <= batch * length <= MOST_TOKENS:
+        raise SettingsError(f"--batch {batch}: must be between 1 and {MOST_TOKENS // length:,}")
     page = check_page(options.out) if options.out else None
     from regard.training.cost import count_phases
     from regard.training.roofline import measure_roofs, report_costs
 
     model = _empty_model(options.arch, options.vocabulary)
-    costs = count_phases(model, options.length, options.batch)
-    facts = {"title": options.arch, "arch": options.arch, "length": options.length, "vocabulary": options.vocabulary}
+    costs = count_phases(model, length, batch)
+    facts = {"title": options.arch, "arch": options.arch, "length": length, "vocabulary": options.vocabulary}
     facts |= report_costs(costs, measure_roofs())
     if options.json:
         print(json.dumps(facts, indent=2, ensure_ascii=False))

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.config import ModelSettings
-from regard.config.ranges import CountOrZero, EvenWidth, Layers, Range, Share, require
+from regard.config.ranges import EvenWidth, Layers, Range, Share, require
 from regard.layers.convolution import next_window, no_inputs, windows
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import HiddenStateHook
@@ -56,9 +56,9 @@ class ByteNetSettings(ModelSettings):
     """Kernel width: the number of positions that a dilated convolution reads; must be odd."""
     dilations: Annotated[tuple[int, ...], Range(1, 65_536)] = (1, 2, 4, 8, 16)
     """Dilations of successive blocks; further blocks start again with the first."""
-    length_ratio: Annotated[float, Range(1)] = 1.2
+    length_ratio: Annotated[float, Range(1, 100)] = 1.2
     """Encoder columns per source token, a in the paper; `length_extra` is added."""
-    length_extra: CountOrZero = 0
+    length_extra: Annotated[int, Range(0, 65_536)] = 0
     """Encoder columns beyond `length_ratio` times the source length, b in the paper."""
     dropout: Share = 0.1
     """Dropout on the output of each block and on the decoder output."""

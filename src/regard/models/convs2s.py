@@ -34,6 +34,8 @@ from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, mask_
 
 HALF = math.sqrt(0.5)
 """The factor of a sum of two terms, which keeps the variance of its terms (section 3.4)."""
+MOST_LAYERS = 256
+"""The maximum number of layers in a group."""
 
 
 class Shape(NamedTuple):
@@ -83,7 +85,8 @@ class ConvS2SSettings(ModelSettings):
                 require(0 < width <= 65_536, f"model.{side}_groups: a layer cannot be {width} units wide")
             groups = getattr(self, f"{side}_groups")
             require(
-                all(number > 0 for number, _, _ in groups), f"model.{side}_groups: a group needs at least one layer"
+                all(0 < number <= MOST_LAYERS for number, _, _ in groups),
+                f"model.{side}_groups: a group needs at least one layer and at most {MOST_LAYERS}",
             )
         require(
             self.tie_embeddings == "none" or self.last_width == self.embedding_width,
