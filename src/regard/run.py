@@ -9,9 +9,10 @@ report.html           web page with learning curves, scores and examples
 held-out.jsonl        examples not used in training, to measure how much export or pruning changes the scores
 base.json             of a fine-tuned run: the held-out examples of its base, and their scores before fine-tuning
 labels.json           the labels of a classifier or tagger, in the order of the outputs of the network
+normalization.json    mean and deviation of the training frames, for a model that reads frames
 dictionary.tsv        of a translator with a word vocabulary: translations of words, to replace unknown words
-checksums.json        the SHA-256 of recipe, tokenizers, labels, weights, held-out examples, dictionary and base.json,
-                      checked on loading
+checksums.json        the SHA-256 of recipe, tokenizers, labels, weights, held-out examples, dictionary, normalization
+                      and base.json, checked on loading
 knowledge.jsonl       questions and answers of a retriever; vectors.safetensors: embeddings of the questions
 checkpoints/          the state that `regard resume` continues from
 store/                token ids of the training data, removed when training ends
@@ -39,6 +40,7 @@ from regard.text.tokenizer import Tokenizer, load_tokenizer
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from regard.data.frame_store import Normalization
     from regard.data.pairs import Pair
     from regard.models.base import Network, Seq2Seq
 
@@ -52,8 +54,18 @@ HELD_OUT = "held-out.jsonl"
 LABELS = "labels.json"
 DICTIONARY = "dictionary.tsv"
 BASE = "base.json"
+NORMALIZATION = "normalization.json"
 TOKENIZERS = tuple(f"{side}.{ending}" for side in ("tokenizer", "source", "target") for ending in ("json", "model"))
-CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, DICTIONARY, BASE, *TOKENIZERS)  # files that have a checksum
+CHECKED = (
+    RECIPE,
+    LABELS,
+    WEIGHTS,
+    HELD_OUT,
+    DICTIONARY,
+    BASE,
+    NORMALIZATION,
+    *TOKENIZERS,
+)  # files that have a checksum
 LOCK = ".lock"  # locked by the process that trains in the folder
 PREPARING = ".preparing"
 """File in a run folder while the data is prepared. If preparation was stopped, `Run.create` clears the folder."""
@@ -245,6 +257,23 @@ class Run:
     def write_dictionary(self, entries: Mapping[str, str]) -> None:
         self.checksums.write(DICTIONARY, "".join(f"{one}\t{other}\n" for one, other in entries.items()).encode())
         self.__dict__.pop("dictionary", None)
+
+    @cached_property
+    def normalization(self) -> Normalization:
+        """Mean and deviation of the training frames, of a run that reads frames."""
+        from regard.data.frame_store import Normalization
+
+        path = self.folder / NORMALIZATION
+        self.checksums.check(NORMALIZATION)
+        try:
+            return Normalization.from_json(path.read_bytes(), path)
+        except OSError as error:
+            problem = f"cannot read the normalization ({error.strerror})"
+            raise RunError(f"{path}: {problem}; take the file from a copy of the run") from None
+
+    def write_normalization(self, normalization: Normalization) -> None:
+        self.checksums.write(NORMALIZATION, normalization.to_json())
+        self.__dict__.pop("normalization", None)
 
     def build_network(self) -> Network:
         """The network of this run, with newly initialized weights."""

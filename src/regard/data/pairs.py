@@ -79,11 +79,18 @@ def read_corpus(corpus: Corpus, source_language: str = "", target_language: str 
 
 
 def content_hash(corpus: Corpus) -> str:
-    """SHA-256 of a corpus: of the bytes of its one file, or of the source file followed by the target file."""
+    """SHA-256 of a corpus: of the bytes of its one file, or of the source file followed by the target file.
+
+    The hash of a folder is that of the names and the bytes of all files in it.
+    """
     if corpus_of(corpus.source):
         return part_hash(corpus.source)
-    digest = hashlib.sha256()
-    for name in filter(None, (corpus.source, corpus.target)):
+    digest, folder = hashlib.sha256(), Path(corpus.source)
+    names = list(filter(None, (corpus.source, corpus.target)))
+    if folder.is_dir():
+        names = sorted(str(path) for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+        digest.update("\n".join(Path(name).relative_to(folder).as_posix() for name in names).encode())
+    for name in names:
         with opened(name, unpacked=False) as file:
             while block := file.read(1 << 20):
                 digest.update(block)
