@@ -66,7 +66,7 @@ def test_the_defaults_of_a_task_are_a_recipe_that_it_accepts(name):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_has_its_training(name):
-    assert isinstance(training_of(name), Training)
+    assert isinstance(training_of(make_recipe({"data": {"task": name}})), Training)
 
 
 @pytest.mark.parametrize("name", TASKS)

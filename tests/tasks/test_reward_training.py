@@ -294,4 +294,4 @@ def test_chat_is_trained_with_a_reward_too(tmp_path):
 def test_the_default_folder_is_beside_the_base(base):
     job = resolve_finetune(base, {"translate": {"objective": "reward"}})
     assert job.folder == base.with_name("run-finetuned")
-    assert training_of("translate").folder(job.recipe) != job.folder
+    assert training_of(job.recipe).folder(job.recipe) != job.folder

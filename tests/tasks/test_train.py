@@ -57,7 +57,7 @@ def test_losses_fall(run):
 def test_words_are_cut_as_usual_while_it_cools_down(run, tmp_path):
     shutil.copytree(run, tmp_path / "run")
     opened = Run.open(tmp_path / "run")
-    recipe, training = opened.recipe, training_of("translate")
+    recipe, training = opened.recipe, training_of(opened.recipe)
     recipe = dataclasses.replace(recipe, tokenizer=dataclasses.replace(recipe.tokenizer, subword_regularization=0.5))
     task = training.train_unit(recipe, training.open_data(opened, print), opened.build_network())
     sampled = task.batch(0)
@@ -72,7 +72,7 @@ def test_words_are_cut_as_usual_while_it_cools_down(run, tmp_path):
 def test_validation_needs_no_beam_whatever_the_search_settings(run, tmp_path, search):
     shutil.copytree(run, tmp_path / "run")
     opened = Run.open(tmp_path / "run")
-    recipe, training = opened.recipe, training_of("translate")
+    recipe, training = opened.recipe, training_of(opened.recipe)
     recipe = dataclasses.replace(recipe, search=dataclasses.replace(recipe.search, **search))
     model = opened.load_network()
     unit = training.train_unit(recipe, training.open_data(opened, print), model)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from regard.errors import WRITE_ERRORS, RegardError, SettingsError, Terminated, 
 from regard.registry import TASKS
 from regard.system import keep_memory, use_utf8_output
 from regard.tasks import find as find_task
-from regard.tasks import part_name
+from regard.tasks import part_name, part_name_of_run
 
 if TYPE_CHECKING:
     from regard.terminal import Command
@@ -62,27 +62,28 @@ def commands() -> dict[str, tuple[str, str]]:
 
 
 def find_command(name: str, words: Sequence[str] = ()) -> Command:
-    """The command `name`. If several tasks have it, the run among the `words` after it decides, else the first task."""
+    """The command `name`. If several tasks or variants have it, the run among the `words` after it decides."""
     known = commands()
     if name not in known:
         raise SettingsError(f'there is no command "{name}"{nearest(name, known)} (see "regard --help")')
     module = known[name][0]
-    modules = {task: part_name(task, "cli") for task in TASKS if name in find_task(task).commands}
-    if len(modules) > 1:
-        module = modules.get(_task_of_run(words), module)
+    tasks = {task: find_task(task) for task in TASKS if name in find_task(task).commands}
+    if len(tasks) > 1 or any(task.variants for task in tasks.values()):
+        module = _module_of_run(words, tasks) or module
     found: Command | str = import_module(module).COMMANDS[name]
     if isinstance(found, str):  # the name of another module, which is imported for this command only
         return import_module(found).COMMANDS[name]
     return found
 
 
-def _task_of_run(words: Sequence[str]) -> str:
-    """The task of the first run folder among `words`; empty if there is none."""
+def _module_of_run(words: Sequence[str], tasks: Collection[str]) -> str:
+    """The module with the commands for the first run folder among `words`; empty if its task is not in `tasks`."""
     from regard.run import RECIPE, Run
 
     for word in words:
         if os.path.isfile(os.path.join(word, RECIPE)):
-            return Run.open(word).recipe.data.task
+            run = Run.open(word)
+            return part_name_of_run(task, "cli", run.sizes) if (task := run.recipe.data.task) in tasks else ""
     return ""
 
 

@@ -14,7 +14,7 @@ from regard.errors import SettingsError
 from regard.files import write_atomically
 from regard.pages import PAGES, render_page
 from regard.run import Run
-from regard.tasks import has_part, part
+from regard.tasks import has_part, part_of_run
 from regard.terminal import Command, Parser, status
 
 MIN_SENTENCES = 20
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     task = opened.recipe.data.task
     if not has_part(task, "inspect"):
         raise SettingsError(f"{opened.folder}: a run of the task {task} cannot be inspected; choose another run")
-    content = part(task, "inspect")
+    content = part_of_run(opened, "inspect")
     for name, purpose in TASK_OPTIONS.items():
         if getattr(options, name) and name not in content.OPTIONS:
             raise SettingsError(f"--{name} {purpose}; {opened.folder} is a run of the task {task}: leave out --{name}")

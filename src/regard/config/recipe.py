@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from regard.config import DEFAULT_ARCH, DataSettings, ModelSettings, Recipe, settings_of
+from regard.config import DEFAULT_ARCH, DataSettings, ModelSettings, PictureSettings, Recipe, settings_of
 from regard.errors import SettingsError, nearest
 from regard.registry import TASKS
 
@@ -126,7 +126,7 @@ def to_table(settings: Any) -> dict[str, Any]:
         return dataclasses.asdict(settings, dict_factory=lambda items: {key: v for key, v in items if v is not None})
     task = find_task(settings.data.task)
     parts = {name: getattr(settings, "task" if name == task.name else name) for name in _sections(task)}
-    if not settings.pictures.images:
+    if settings.pictures == PictureSettings():
         parts.pop("pictures", None)  # a task that also reads texts
     return {name: to_table(_settings_class(task)() if part is None else part) for name, part in parts.items()}
 

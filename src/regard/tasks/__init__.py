@@ -13,13 +13,16 @@ A task is a folder whose file names are fixed, or, in a plugin, a single module 
     api.py          Request      the HTTP API (optional; without it the task is not served)
     page/view.js    views        its views on the page of the server (optional; `regard.server.page` has the contract)
 
+A task whose runs read different things, e.g. words or frames, has a folder with the same files for each variant
+(`Task.variants`); `Training.for_recipe` chooses the variant of a new run, and the sizes of a run that of the run.
+
 To add a task, add its folder, and one line in `regard.registry.TASKS`.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -83,6 +86,9 @@ class Task(NamedTuple):
     """Settings that are an error for this task, e.g. "train.r_drop"."""
     kept: tuple[str, ...] = ()
     """Settings of [data] that fine-tuning copies from the run that is fine-tuned."""
+    variants: Mapping[str, str] = NOTHING
+    """Folders in that of the task for runs that read something else, by the size that only such runs store in [sizes],
+    e.g. {"frame_width": "frames"}. They have the same files; a part that is missing there is that of the task."""
     files: tuple[str, ...] = ()
     """Files of a run, besides those of every task, that the predictor reads and that hold no text of the user."""
     text_files: tuple[str, ...] = ()
@@ -118,6 +124,20 @@ def part(task: str, name: str) -> ModuleType:
     return import_module(part_name(task, name))
 
 
+def part_of_run(run: Run, name: str) -> ModuleType:
+    """A part of the task of a run; if the run belongs to a variant that has this part, the part of the variant."""
+    return import_module(part_name_of_run(run.recipe.data.task, name, run.sizes))
+
+
+def part_name_of_run(task: str, name: str, sizes: Iterable[str]) -> str:
+    """Full name of the module of `part_of_run`; `sizes`: the names of the sizes of the run."""
+    for size, folder in find(task).variants.items():
+        module = part_name(task, f"{folder}.{name}")
+        if size in sizes and importlib.util.find_spec(module) is not None:
+            return module
+    return part_name(task, name)
+
+
 def has_part(task: str, name: str) -> bool:
     home = import_module(TASKS[task])
     if hasattr(home, "__path__"):
@@ -151,4 +171,4 @@ def load(run: Run | str | Path, *others: str | Path) -> Any:
 
     opened = Run.open(hub.fetch(run) if hub.is_address(run) else run)
     task = find(opened.recipe.data.task)
-    return part(task.name, task.module).load(opened, *others)
+    return part_of_run(opened, task.module).load(opened, *others)

@@ -22,7 +22,7 @@ from regard.errors import RunError
 from regard.languages import common_scripts, language_name
 from regard.run import BASE, Run
 from regard.tasks.bootstrap import FEW, Metric, interval, score_all
-from regard.tasks.training import Json, Log, Training, training_of
+from regard.tasks.training import Json, Log, Training, training_of_run
 from regard.text.tokenizer import UNK, Tokenizer
 
 CHECKED_EXAMPLES = 1000
@@ -39,7 +39,7 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 def score_base(run: Run, base: Run, log: Log) -> None:
     """Score the held-out examples of `base`, which is fine-tuned, and store everything for `compare_with_base`."""
-    training, task = training_of(base.recipe.data.task), tasks.find(base.recipe.data.task)
+    training, task = training_of_run(base), tasks.find(base.recipe.data.task)
     records = base.held_out_records()
     context = training.comparison_context(base)
     metric = _measure(training, base, records, context) if records else None
@@ -75,7 +75,7 @@ def compare_with_base(run: Run) -> Json:
         raise RunError(f"{path}: {problem}; take the file from a copy of the run") from None
     table = {name: section for name, section in to_table(run.recipe).items() if name not in _sections(run.recipe)}
     view = run.with_recipe(make_recipe(table | settings, where=str(path)))
-    after = _measure(training_of(run.recipe.data.task), view, records, context)
+    after = _measure(training_of_run(run), view, records, context)
     if after is None or after.counts_NC.shape != counts_NC.shape:
         return {}
     return compare(after._replace(counts_NC=counts_NC), after)
@@ -158,7 +158,7 @@ class Coverage(NamedTuple):
 
 def misfits(base: Run, recipe: Recipe, examples: Any) -> Iterator[str]:
     """Warnings if the language or the characters of new training data differ from those that `base` was trained on."""
-    training = training_of(base.recipe.data.task)
+    training = training_of_run(base)
     for side in ("source", "target"):
         name = f"{side}_language"
         before, now = getattr(base.recipe.data, name), getattr(recipe.data, name)
@@ -168,7 +168,8 @@ def misfits(base: Run, recipe: Recipe, examples: Any) -> Iterator[str]:
     new = [*zip(*map(training.texts, islice(training.train_examples(examples), CHECKED_EXAMPLES)), strict=True)]
     old = [*zip(*map(training.texts, training.from_records(base.held_out_records())), strict=True)] or [()] * len(new)
     kinds = ("sources", "targets") if len(new) > 1 else ("texts",)
-    for kind, texts, known, tokenizer in zip(kinds, new, old, base.tokenizers, strict=False):
+    tokenizers = base.tokenizers if new else ()  # a run that reads frames has none
+    for kind, texts, known, tokenizer in zip(kinds, new, old, tokenizers, strict=False):
         yield from misfits_of(f"the new {kind}", str(base.folder), texts, known, tokenizer)
 
 

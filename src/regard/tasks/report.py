@@ -28,7 +28,7 @@ def write_report(run: Run, predictor: Any, data: Any, answers: Any) -> Path:
     """
     card, task = run.card, run.recipe.data.task
     has_own = tasks.has_part(task, "report")
-    own: Json = tasks.part(task, "report").report(run, predictor, data, answers) if has_own else {}
+    own: Json = tasks.part_of_run(run, "report").report(run, predictor, data, answers) if has_own else {}
     lines: dict[str, list[Json]] = {"step": [], "validation": []}
     for line in run.metrics():
         if line["kind"] in lines:

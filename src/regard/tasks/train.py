@@ -33,7 +33,7 @@ from regard.tasks.dataset import require_unchanged
 from regard.tasks.finetuning import compare_with_base, describe, describe_interval, score_base, with_interval
 from regard.tasks.report import last_part, write_report
 from regard.tasks.start_from import gentler, start_encoder, with_origin
-from regard.tasks.training import Examples, Training, training_of
+from regard.tasks.training import Examples, Training, training_of, training_of_run
 from regard.training.checkpoint import TrainingProgress, has_checkpoint, last_step
 from regard.training.device import check_memory, choose_device, measure_machine
 from regard.training.distributed import ProcessGroup, this_group
@@ -88,7 +88,7 @@ class TrainingJob:
 
     @property
     def training(self) -> Training[Any, Any]:
-        return training_of(self.recipe.data.task)
+        return training_of(self.recipe)
 
     @property
     def folder(self) -> Path:
@@ -129,7 +129,7 @@ def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, override
     where = str(recipe) if recipe else "settings"
     checked = make_recipe(given, where=where)
     check(checked)
-    training = training_of(checked.data.task)
+    training = training_of(checked)
     examples = training.read(checked)
     if recipe:
         return TrainingJob(checked, examples, [])
@@ -154,7 +154,7 @@ def check(recipe: Recipe) -> None:
         section, key = name.split(".")
         if getattr(getattr(recipe, section), key):
             raise SettingsError(f'{name} is not supported for data.task = "{task.name}"; leave it out')
-    training_of(task.name).check(recipe)
+    training_of(recipe).check(recipe)
 
 
 @_in_first_process
@@ -166,7 +166,7 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
     `table`: settings by section; `overrides`: further settings such as "train.max_steps=9000".
     """
     run = Run.open(base)
-    task, training = tasks.find(run.recipe.data.task), training_of(run.recipe.data.task)
+    task, training = tasks.find(run.recipe.data.task), training_of_run(run)
     given = with_overrides(table, overrides)
     for section in ("model", "tokenizer"):
         if section in given:
@@ -212,7 +212,7 @@ def _for_all(group: ProcessGroup, make: Callable[[], PreparedRun]) -> PreparedRu
 
 
 def _open(run: Run) -> PreparedRun:
-    return PreparedRun(run, training_of(run.recipe.data.task).open_data(run, log), _first_model(run))
+    return PreparedRun(run, training_of_run(run).open_data(run, log), _first_model(run))
 
 
 def _make(job: TrainingJob, folder: Path) -> PreparedRun:
@@ -370,7 +370,7 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
 def log_result(run: Run) -> None:
     """Log the scores of a finished run, its folder, and the command line to use it, e.g. "regard translate FOLDER"."""
     for part, scores in run.card.get("scores", {}).items():
-        line = training_of(run.recipe.data.task).result_line(scores)
+        line = training_of_run(run).result_line(scores)
         log(f"{part}: {line}{describe_interval(run.recipe.data.task, scores)}")
     for line in describe(run):
         log(line)
@@ -406,12 +406,12 @@ def _random_model(run: Run) -> Network:
 
 def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
     run, data, model = ready
-    settings, training = run.recipe.train, training_of(run.recipe.data.task)
+    settings, training = run.recipe.train, training_of_run(run)
     unit = training.train_unit(run.recipe, data, model, group)
     logs: list[TrainingLog] = []
     if group.is_first:
         task = tasks.find(run.recipe.data.task)
-        logs = make_logs(run.folder / METRICS, settings, task.scores, task.unit, group.size)
+        logs = make_logs(run.folder / METRICS, settings, task.scores, training.unit or task.unit, group.size)
     group.advise(
         f'"regard resume {run.folder}" continues from the last checkpoint; torchrun --max-restarts 1 does so by itself'
     )
@@ -431,7 +431,7 @@ def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
 
 def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
     """Complete a run after training: tune and score the model, write card.json and report.html, remove store/."""
-    training = training_of(run.recipe.data.task)
+    training = training_of_run(run)
     run.write_held_out(training.held_out(data))
     tuned = training.tune(run, data, log)
     predictor = training.predictor(run, data, log)

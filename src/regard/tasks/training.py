@@ -96,6 +96,8 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
     attributes `train`, `valid` and `test`.
     """
 
+    unit: ClassVar[str] = ""
+    """What the speed of training is counted in, if it is not `Task.unit`."""
     result: ClassVar[str] = ""
     """Format of the line with the scores of a part, e.g. "accuracy {accuracy:.2%} on {documents:,} documents"."""
 
@@ -138,6 +140,10 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
         """Entries of card.json about the data. In fine-tuning, `base` is the run that is fine-tuned."""
 
     # Most tasks do not override the methods below.
+
+    def for_recipe(self, recipe: Recipe) -> Training[Any, Any]:
+        """The training of the variant of the task that a recipe is for, found by its data (see `Task.variants`)."""
+        return self
 
     def sizes(self, recipe: Recipe, examples: ExamplesOf) -> Mapping[str, int]:
         """Expected arguments of the network's constructor, from which the number of parameters is estimated."""
@@ -250,6 +256,13 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
         return Estimate(parameters, PROCESS + COPIES * FLOAT * parameters + kept, flops, flops / speed, epochs)
 
 
-def training_of(task: str) -> Training[Any, Any]:
-    training: Training[Any, Any] = tasks.part(tasks.find(task).name, "training").TRAINING
+def training_of(recipe: Recipe) -> Training[Any, Any]:
+    """The training of the task of a recipe, for new runs."""
+    training: Training[Any, Any] = tasks.part(tasks.find(recipe.data.task).name, "training").TRAINING
+    return training.for_recipe(recipe)
+
+
+def training_of_run(run: Run) -> Training[Any, Any]:
+    """The training of the task of a run whose data is prepared."""
+    training: Training[Any, Any] = tasks.part_of_run(run, "training").TRAINING
     return training
