@@ -16,7 +16,7 @@ import pytest
 from safetensors.torch import load_file
 
 from regard.cli import main
-from tests import small_chats, small_texts
+from tests import small_chats, small_series, small_texts
 from tests.processes import start
 from tests.small_runs import SIZES, train_arguments, write_corpus
 
@@ -260,6 +260,17 @@ def test_language_models_too(tmp_path, arch):
     one, two = (
         small_texts.train_arguments(texts, tmp_path / name, *settings(steps=12), arch=arch) for name in ("one", "two")
     )
+    code, errors = finish(launch(["-m", "regard", *two]))
+    assert code == 0, errors
+    assert main(one) == 0
+    assert_close(tmp_path / "two", tmp_path / "one")
+
+
+@pytest.mark.slow
+def test_frames_too(tmp_path):
+    data = small_series.write_series(tmp_path / "series.npz")
+    steady = ["train.max_steps=12", "train.cooldown=0", "train.adam_epsilon=1e-6"]
+    one, two = (small_series.train_arguments(data, tmp_path / name, *steady) for name in ("one", "two"))
     code, errors = finish(launch(["-m", "regard", *two]))
     assert code == 0, errors
     assert main(one) == 0

@@ -44,9 +44,12 @@ class Page(NamedTuple):
     styles: tuple[str, ...]
 
 
-_SHEET, _LABELS, _WEIGHTS, _LOOKING = "common/sheet", "common/labels", "common/weights", "common/looking"
+_SHEET, _LABELS, _WEIGHTS = "common/sheet", "common/labels", "common/weights"
+_LOOKING, _TIMELINES = "common/looking", "common/timelines"
 PAGES = {
-    "report": Page("report/report", "Training report", "report", "regard train", (_WEIGHTS, _SHEET, _LABELS, _LOOKING)),
+    "report": Page(
+        "report/report", "Training report", "report", "regard train", (_WEIGHTS, _SHEET, _LABELS, _LOOKING, _TIMELINES)
+    ),
     "evaluation": Page(
         "evaluation/evaluation", "Evaluation", "evaluation", "regard evaluate", (_SHEET, "evaluation/evaluation")
     ),
@@ -61,6 +64,9 @@ PAGES = {
     "inspect": Page("inspect/inspect", "A look inside", "translation", "regard inspect", (_WEIGHTS, "inspect/inspect")),
     "document": Page("inspect/document", "A look inside", "document", "regard inspect", (_SHEET, _LABELS)),
     "picture": Page("inspect/picture", "A look inside", "picture", "regard inspect", (_SHEET, _LOOKING)),
+    "frames": Page(
+        "inspect/frames", "A look inside", "series", "regard inspect", (_WEIGHTS, _SHEET, _LABELS, _TIMELINES)
+    ),
     "tags": Page("inspect/tags", "A look inside", "sentence", "regard inspect", (_WEIGHTS, _SHEET, _LABELS)),
 }
 COMMON_STYLES = ("common/theme", "common/book", "common/draw")

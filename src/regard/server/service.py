@@ -40,11 +40,16 @@ class Service:
             raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
         raise ApiError(403, message)
 
-    def check_texts(self, q: str | list[str], field: str = "q") -> list[str]:
-        """Return `q` as a list of texts; too many texts or characters raise an error that names the field `field`."""
+    def check_texts(
+        self, q: str | list[str], field: str = "q", names: tuple[str, str] = ("texts", "characters")
+    ) -> list[str]:
+        """Return `q` as a list of texts; too many texts or characters raise an error that names the field `field`.
+
+        `names`: what the message calls texts and characters.
+        """
         texts = [q] if isinstance(q, str) else q
-        for what, count in {"texts": len(texts), "characters": sum(map(len, texts))}.items():
-            most = getattr(self.settings, what)
+        counts = (self.settings.texts, len(texts)), (self.settings.characters, sum(map(len, texts)))
+        for what, (most, count) in zip(names, counts, strict=True):
             if count > most:
                 raise FieldError(field, f"at most {most:,} {what} in one request, not {count:,}")
         return texts

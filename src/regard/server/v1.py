@@ -167,7 +167,7 @@ def _task_endpoint(task: str, body: type[TaskRequest]) -> Callable[..., Awaitabl
 
     async def answer(asked: TaskRequest, request: Request, service: TheService) -> Response:
         field, texts = asked.texts()
-        service.check_texts(texts, field)
+        service.check_texts(texts, field, asked.limits)
         service.check_pictures(asked)
         served = service.choose(asked, task)
         if getattr(asked, "stream", False):

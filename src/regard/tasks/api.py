@@ -108,6 +108,11 @@ class TaskRequest(StrictRequest):
         """Return the name of the request field with the texts, and the texts, whose number and length are limited."""
         raise NotImplementedError
 
+    @property
+    def limits(self) -> tuple[str, str]:
+        """The names of what `texts` returns and of its parts, for the messages about limits."""
+        return "texts", "characters"
+
     def split(self) -> list[Self]:
         """Split this request into requests with one text, picture or conversation each, which are queued separately."""
         return [self]

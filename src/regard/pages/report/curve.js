@@ -8,7 +8,7 @@ const MOST_DOTS = 60;
 const MARGIN = { left: 34, right: 112, top: 34, bottom: 40 };
 const PANELS = [
   { name: "loss", title: "Loss", height: 200 },
-  { name: "score", title: "Score on validation sentences", height: 170 },
+  { name: "score", title: "Score on validation data", height: 170 },
   { name: "reward", title: "Reward", height: 120 },
 ];
 const GAP = 46;

@@ -9,6 +9,7 @@ import * as histograms from "../common/histograms.js";
 import * as labels from "./labels.js";
 import * as looking from "../common/looking.js";
 import * as samples from "./samples.js";
+import * as timelines from "../common/timelines.js";
 
 const { section } = frame;
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -96,6 +97,7 @@ function settings() {
 const sections = [
   section("learning", "Learning", curve.message(data), curve.learningCurve(data), validationTable()),
   section("experts", "Experts", experts.message(data.card?.layers), experts.expertsView(data.card?.layers)),
+  section("timelines", "Time lines", timelines.message(data.timelines), timelines.timelinesView(data.timelines)),
   section("confusion", "Labels", labels.confusionMessage(data.labels),
     labels.confusionView(data.labels), labels.labelTable(data.labels)),
   section("calibration", "Calibration",

@@ -1,4 +1,4 @@
-"""`regard tag`: label every word of sentences."""
+"""`regard tag` and `regard evaluate`: label every word of sentences."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     if options.explain and writes_conll:
         raise SettingsError("--output-format conll has no explanations; leave out --explain, or use --json")
     if options.score:
-        return score(opened, options)
+        return score(opened, options.file, as_json=options.json)
     sentences = _sentences(options)
     chunk = first_of(sentences)  # a missing file is reported before the model is loaded
     if not chunk:
@@ -88,18 +88,18 @@ def show(tagger: Tagger, sentences: Sequence[TaggedText], options: argparse.Name
     sys.stdout.flush()
 
 
-def score(opened: Run, options: argparse.Namespace) -> int:
-    """Compare the predictions of a run with the labels in the input, and print the scores."""
+def score(opened: Run, file: str, *, as_json: bool) -> int:
+    """Compare the predictions of a run with the labels in a file (-: standard input), and print the scores."""
     column = opened.recipe.task.column
-    if options.file != "-":
-        labeled = conll.read_tagged(Corpus(options.file), column)
+    if file != "-":
+        labeled = conll.read_tagged(Corpus(file), column)
     elif not (labeled := list(conll.read_columns(read_input_lines(forgiving=True), STDIN, column))):
         raise CorpusError(STDIN, f"no words found; give {conll.FORMATS}")
 
     from regard.tasks.tag.tagger import load
 
     found = load(opened.folder).score(labeled)
-    if options.json:
+    if as_json:
         print(json.dumps(found.as_dict(), ensure_ascii=False))
         return 0
     shares = {
@@ -171,6 +171,16 @@ def _explain(sentence: TaggedText) -> Iterator[str]:
         yield f"  {token:<{width}}  {ranked}" + (f"   because of {helped}" if helped else "")
 
 
+def configure_evaluate(parser: Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="the run folder")
+    parser.add_argument("--source", required=True, metavar="FILE", help=f"labeled words: {conll.FORMATS}")
+    parser.add_argument("--json", action="store_true", help="print the scores as a JSON object")
+
+
+def run_evaluate(options: argparse.Namespace) -> int:
+    return score(Run.open(options.run).require("tag"), options.source, as_json=options.json)
+
+
 COMMANDS = {
     "tag": Command(
         "Label the words of sentences: text with one sentence per line, or CoNLL files with one word per line.",
@@ -182,5 +192,11 @@ COMMANDS = {
             "regard tag runs/chunks test.txt.gz --score",
             "zcat more.txt.gz | regard tag runs/chunks --input-format conll",
         ),
-    )
+    ),
+    "evaluate": Command(
+        "Score a tagger on labeled words: F1 of spans, accuracy, scores of each label, calibration.",
+        configure_evaluate,
+        run_evaluate,
+        examples=("regard evaluate runs/chunks --source test.txt.gz --json",),
+    ),
 }

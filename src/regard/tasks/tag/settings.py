@@ -10,7 +10,7 @@ from regard.config.ranges import CheckedSettings, Count, CountOrZero, Range
 
 @dataclass(frozen=True)
 class TagSettings(CheckedSettings):
-    """How labeled words are read from files, and how sentences are divided for the model."""
+    """How labeled words or frames are read from files, and how sentences and series are divided for the model."""
 
     section: ClassVar[str] = "tag"
 
@@ -22,5 +22,9 @@ class TagSettings(CheckedSettings):
     """Maximum number of tokens (characters or subwords) of a word; a longer word loses tokens in the middle."""
     max_words: Annotated[int, Range(8)] = 150
     """A sentence with more words is read in overlapping windows of this many words."""
+    max_frames: Annotated[int, Range(8)] = 400
+    """A series of more frames is read in overlapping windows of this many frames."""
+    gap: CountOrZero = 50
+    """Frames that are left out at both ends of a held-out block, if blocks of a few long series are held out."""
     batch_words: Count = 4096
-    """Number of words per batch when a trained model labels sentences."""
+    """Number of words or frames per batch when a trained model labels sentences or series."""

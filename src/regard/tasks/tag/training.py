@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,6 +40,21 @@ from regard.training.plan import PlannedSetting, choose_batch, choose_learning_r
 from regard.training.trainer import Validation
 
 
+def tag_loss(model: TaggerModel, batch: TagBatch, smoothing: float = 0.0) -> Loss:
+    """Return the negative log-likelihood of the correct label sequences, summed over the batch.
+
+    `smoothing` is the rate of label smoothing, in training.
+    """
+    smoothing = smoothing if model.training else 0.0
+    logits_BTL = model(batch)
+    smoothed = model.crf.negative_log_likelihood(logits_BTL, batch.target_BT, batch.mask_BT, smoothing).sum()
+    plain = smoothed.detach()
+    if smoothing:
+        with torch.no_grad():
+            plain = model.crf.negative_log_likelihood(logits_BTL, batch.target_BT, batch.mask_BT).sum()
+    return Loss(smoothed, plain, batch.target_tokens)
+
+
 class TagTrainUnit(StreamTrainUnit):
     data: PreparedSentences
 
@@ -47,15 +63,7 @@ class TagTrainUnit(StreamTrainUnit):
         super().__init__(recipe, data, model, group, (words, np.zeros_like(words)), data.train.weights)
 
     def loss(self, model: TaggerModel, batch: TagBatch) -> Loss:
-        """Return the negative log-likelihood of the correct label sequences under the CRF, summed over the batch."""
-        smoothing = self.recipe.train.label_smoothing if model.training else 0.0
-        logits_BTL = model(batch)
-        smoothed = model.crf.negative_log_likelihood(logits_BTL, batch.target_BT, batch.mask_BT, smoothing).sum()
-        plain = smoothed.detach()
-        if smoothing:
-            with torch.no_grad():
-                plain = model.crf.negative_log_likelihood(logits_BTL, batch.target_BT, batch.mask_BT).sum()
-        return Loss(smoothed, plain, batch.target_tokens)
+        return tag_loss(model, batch, self.recipe.train.label_smoothing)
 
     def flops(self, batch: TagBatch) -> float:
         rows, words = batch.mask_BT.shape
@@ -105,6 +113,15 @@ class TagTrainUnit(StreamTrainUnit):
 
 class TagTraining(Training[TrainingSentences, PreparedSentences]):
     train_unit = TagTrainUnit
+
+    def for_recipe(self, recipe: Recipe) -> Training[Any, Any]:
+        from regard.data.series import holds_frames
+
+        if any(holds_frames(corpus.source) for corpus in recipe.data.train):
+            from regard.tasks.tag.frames.training import TRAINING
+
+            return TRAINING
+        return self
 
     def read(self, recipe: Recipe) -> TrainingSentences:
         return TrainingSentences(recipe.data, recipe.task, recipe.train.seed)
