@@ -13,7 +13,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-chat bench-retrieve bench-tag bench-lectures demo-run clean
+.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-chat bench-retrieve bench-tag bench-frames bench-lectures demo-run clean
 
 install: $(READY)
 
@@ -93,6 +93,10 @@ bench-retrieve: install
 # Chunks and parts of speech; about half an hour.
 bench-tag: install
 	@$(BIN)/python benchmarks/tag.py
+
+# Installs aeon and scikit-learn in an environment of their own; labels of frames; about ten minutes.
+bench-frames: install
+	@$(BIN)/python benchmarks/frames.py
 
 # Installs Keras in an environment of its own; trains four models, ten minutes each; about an hour.
 bench-lectures: install

@@ -23,6 +23,8 @@ PACKAGES = (
 KERAS_HUB = "keras-hub==0.32.0"
 KERAS = ("tensorflow-cpu==2.21.0", "keras==3.15.1", "regex", "sentencepiece", "tokenizers")
 
+SERIES = ("aeon==1.6.0", "scikit-learn")
+
 
 def peer_python() -> Path:
     """The Python interpreter of the environment with the PyTorch programs, which is created on first use."""
@@ -34,7 +36,12 @@ def keras_python() -> Path:
     return _make_environment("keras", KERAS, alone=(KERAS_HUB,))
 
 
-def _make_environment(name: str, packages: Sequence[str], alone: Sequence[str]) -> Path:
+def series_python() -> Path:
+    """The Python interpreter of the environment with aeon and scikit-learn, which is created on first use."""
+    return _make_environment("series", SERIES)
+
+
+def _make_environment(name: str, packages: Sequence[str], alone: Sequence[str] = ()) -> Path:
     """Create the environment if its packages have changed. `alone`: installed first, without their requirements."""
     folder = OUT / name
     python, ready, listed = folder / "bin" / "python", folder / ".ready", "\n".join([*packages, *alone])
@@ -43,7 +50,8 @@ def _make_environment(name: str, packages: Sequence[str], alone: Sequence[str]) 
     print(f"setting up other programs in {folder} (a minute or two)", flush=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--no-deps", *alone], check=True)
+    if alone:
+        subprocess.run([*pip, "--no-deps", *alone], check=True)
     subprocess.run([*pip, "uv"], check=True)
     subprocess.run([python, "-m", "uv", "pip", "install", "--quiet", "--python", python, *packages], check=True)
     ready.write_text(listed)

@@ -306,7 +306,7 @@ def test_info_shows_the_scores(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["translate", "{run}", "{data}"], '{run} tags words; use "regard tag {run}"'),
+        (["translate", "{run}", "{data}"], '{run} tags words or frames; use "regard tag {run}"'),
         (["classify", "{run}", "{data}"], "tags words"),
         (["heads", "{run}"], "tags words"),
         (["inspect", "{run}", "--measure"], "is a run of the task tag: leave out --measure"),

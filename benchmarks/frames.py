@@ -1,0 +1,117 @@
+"""Labels of the frames of real series, beside a classifier of windows (scikit-learn) on the same files, in one run.
+
+The series are inside the package aeon: activities of BasicMotions joined end to end, and an artificial
+electrocardiogram with rare anomalies. Train and test parts are those of aeon; a part of the training series is held out
+for validation, on which both sides choose: Regard its weights, scikit-learn the window, the model and the filter. The
+test part is labeled once. Both are scored by Regard's scores; tests compare those with the papers.
+
+    make bench-frames       (python benchmarks/frames.py [--series motions] [--minutes 1] [--no-test])
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from multi30k import HERE, OUT
+from peers.environment import series_python
+from regard.config import PictureSettings
+from regard.data.series import Series, read_series
+from regard.tasks import load
+from regard.tasks.tag.frames.scores import score_frames
+from regard.tasks.tag.frames.tagger import FrameTagger
+from regard.tasks.train import resolve, start
+
+FRAMES = ("motions", "heartbeats")
+SHOWN = ("accuracy", "f1", "segment_f1", "edit")
+
+
+def main() -> None:
+    """Train and score, print the table, write benchmarks/out/frames.json."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=OUT / "frames", metavar="DIR", help="for the series and the runs")
+    parser.add_argument("--series", nargs="+", default=FRAMES, choices=FRAMES, metavar="NAME")
+    parser.add_argument("--minutes", type=float, default=1.0, metavar="N", help="minutes of CPU time of a training")
+    parser.add_argument("--seed", type=int, default=1, metavar="N")
+    parser.add_argument("--no-test", action="store_true", help="score the validation part, for tuning")
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="a setting of Regard")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    facts = peer("write", options.out)
+    print(f"aeon {facts['aeon']}; its Daphnet_S06R02E0 has {facts['daphnet']}: with one label, nothing can be learned")
+    rows = [row for name in options.series for row in compare(name, options)]
+    show(rows)
+    (options.out / "frames.json").write_text(json.dumps([facts, *rows], indent=1) + "\n", encoding="utf-8")
+
+
+def peer(*arguments: Any) -> Any:
+    """The result of a command of peers/series.py."""
+    command = [series_python(), HERE / "peers" / "series.py", *arguments]
+    done = subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of one data set: both sides and their scores."""
+    part = "valid" if options.no_test else "test"
+    series = read_series(options.out / f"{name}-{part}.npz", PictureSettings(), labeled="frames")
+    rows = [regard_side(name, series, options)]
+    if options.no_test:
+        return rows
+    began = time.perf_counter()
+    chosen = peer("tag", options.out, name)
+    seconds = time.perf_counter() - began
+    about = f"{chosen['model']}, {chosen['features']} of {chosen['window']} frames"
+    names = {"plain": about, "filtered": f"the same, majority of {chosen['filter']} frames"}
+    with np.load(options.out / f"{name}-baseline.npz") as file:
+        for key, label in names.items():
+            given = np.split(file[key], np.cumsum([len(one.frames) for one in series])[:-1])
+            rows.append(scored(name, label, series, [one.tolist() for one in given]) | {"seconds": seconds} | chosen)
+    return rows
+
+
+def regard_side(name: str, series: list[Series], options: argparse.Namespace) -> dict[str, Any]:
+    """Train by the plan, and label the series."""
+    folder = options.out / f"run-{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    parts: dict[str, Any] = {key: [{"source": str(options.out / f"{name}-{key}.npz")}] for key in ("train", "valid")}
+    train = {"seed": options.seed, "max_minutes": options.minutes, "clock": "processor"}
+    run = start(resolve({"data": {"task": "tag", **parts}, "train": train}, overrides=options.set), folder)
+    tagger = load(run)
+    assert isinstance(tagger, FrameTagger)
+    given = [list(one.labels) for one in tagger.tag(series)]
+    about = f"Regard, {run.card['arch']}, {run.card['parameters']:,} parameters"
+    training = {key: run.card["training"][key] for key in ("seconds", "step", "best_step")}
+    return scored(name, about, series, given) | training
+
+
+def scored(name: str, system: str, series: list[Series], given: list[list[str]]) -> dict[str, Any]:
+    found = score_frames([one.labels for one in series], given)
+    counts = {"segments": found.segments, "predicted_segments": found.predicted_segments}
+    by_label = {label: one["f1"] for label, one in found.by_label.items()}
+    return {
+        "series": name,
+        "system": system,
+        **{key: getattr(found, key) for key in SHOWN},
+        **counts,
+        "by_label": by_label,
+    }
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the table."""
+    print(f"\n{'':12}{'':58}{'accuracy':>9}{'macro F1':>10}{'F1@50':>8}{'edit':>8}{'segments':>14}")
+    for row in rows:
+        shares = "".join(f"{row[key]:{width}.1%}" for key, width in zip(SHOWN, (9, 10, 8, 8), strict=True))
+        print(f"{row['series']:12}{row['system']:58}{shares}{row['predicted_segments']:8} of {row['segments']}")
+
+
+if __name__ == "__main__":
+    main()
