@@ -11,6 +11,7 @@ TASKS = {
     "language-model": "regard.tasks.language_model",
     "masked-language-model": "regard.tasks.masked_language_model",
     "caption": "regard.tasks.caption",
+    "embed": "regard.tasks.embed",
 }
 """Tasks: the name for data.task and --task, and the package (or plugin module) that defines `TASK`."""
 
@@ -61,6 +62,7 @@ ARCHITECTURES = {
     "transformer-lm": "regard.models.language_model",
     "lstm-lm": "regard.models.recurrent_language_model",
     "masked-lm": "regard.models.masked_language_model",
+    "skip-gram": "regard.models.skip_gram",
 }
 """Architectures: the name of a preset, to give as --arch, and the module whose table PRESETS has this preset."""
 

@@ -16,7 +16,7 @@ import pytest
 from safetensors.torch import load_file
 
 from regard.cli import main
-from tests import small_chats, small_series, small_texts
+from tests import small_chats, small_series, small_texts, small_vectors
 from tests.processes import start
 from tests.small_runs import SIZES, train_arguments, write_corpus
 
@@ -427,3 +427,15 @@ def test_asked_to_stop_they_save_and_leave_together(corpus, one, tmp_path, whom)
     assert errors.count("stopped at step") == 1
     assert main(["resume", str(run)]) == 0
     assert_close(run, one())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", ["train.gradient_accumulation=1", "train.gradient_accumulation=2"])
+def test_word_vectors_with_sparse_gradients_too(tmp_path, more):
+    texts = small_texts.write_texts(tmp_path / "texts.txt")
+    one, two = (
+        small_vectors.train_arguments(texts, tmp_path / name, "train.max_steps=12", more) for name in ("one", "two")
+    )
+    assert finish(launch(["-m", "regard", *two]))[0] == 0
+    assert main(one) == 0
+    assert_close(tmp_path / "two", tmp_path / "one")

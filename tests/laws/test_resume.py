@@ -11,7 +11,7 @@ import time
 import pytest
 
 from regard.cli import main
-from tests import reviews, small_knowledge, small_pictures, small_texts, tagged
+from tests import reviews, small_knowledge, small_pictures, small_texts, small_vectors, tagged
 from tests.processes import start
 from tests.small_chats import chat_arguments, write_dialogues
 from tests.small_runs import SIZES, train_arguments, write_corpus
@@ -195,6 +195,7 @@ OTHERS = {
     ),
     "language-model, lstm": lambda folder, out: texts(folder, out, "lstm-lm"),
     "masked-language-model": lambda folder, out: texts(folder, out, "masked-lm"),
+    "embed": lambda folder, out: small_vectors.train_arguments(small_texts.write_texts(folder / "texts.txt"), out, FEW),
 }
 """Arguments that train other architectures, and a model for each of the tasks beside translation."""
 

@@ -78,7 +78,7 @@ class TestSettings:
         for name, expected in (
             ("train", "train.warmup_steps\t400\tinteger"),
             ("search", "search.beam_size\t5\tinteger"),
-            ("train", 'train.optimizer\t"adam"\tadam | muon\t'),
+            ("train", 'train.optimizer\t"adam"\tadam | muon | adagrad\t'),
             ("classify", 'model.arch\t"han"'),
             ("bahdanau", 'model.cell\t"gru"\t'),
         ):

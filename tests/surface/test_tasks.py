@@ -93,8 +93,13 @@ NO_TASKS = {
     ("documents/html.py", "translate"): "the attribute of HTML",
     ("documents/markdown.py", "tag"): "the group of a regular expression",
     ("tasks/retrieve/__init__.py", "chat"): "the command",
+    ("tasks/translate/inspect/page.py", "embed"): "the state before the first layer",
+    ("analysis/embedding_maps.py", "embed"): "the module with the embeddings",
+    ("export/ctranslate2.py", "embed"): "the module with the embeddings",
 }
 """Strings that are the name of a task but mean something else in this file."""
+LAYERS = {"embed"}
+"""Names of tasks that are also names of a state or module of networks, in models/."""
 
 
 def named_tasks(path: Path) -> set[str]:
@@ -103,7 +108,8 @@ def named_tasks(path: Path) -> set[str]:
     own = place[1].replace("_", "-") if place[0] == "tasks" and len(place) > 2 else ""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and node.value in TASKS and (name, node.value) not in NO_TASKS:
+        known = TASKS.keys() - LAYERS if place[0] == "models" else TASKS
+        if isinstance(node, ast.Constant) and node.value in known and (name, node.value) not in NO_TASKS:
             found.add(node.value)
         elif isinstance(node, ast.ImportFrom) and node.module:
             modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]

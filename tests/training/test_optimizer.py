@@ -9,7 +9,8 @@ from torch import nn
 from regard.config import TrainSettings
 from regard.layers.init import stack
 from regard.models import presets
-from regard.training.optimizer import CombinedOptimizer, Muon, inner_matrices, make_optimizer, orthogonal
+from regard.training.device import clip_gradients
+from regard.training.optimizer import CombinedOptimizer, Muon, RowAdagrad, inner_matrices, make_optimizer, orthogonal
 from tests.toys import TOYS, build
 
 
@@ -110,3 +111,53 @@ def test_what_is_remembered_goes_back(kind):
         steps(model, optimizer, 2)
     for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+def adagrad_steps(parameter, gradients, rate=0.5):
+    optimizer = RowAdagrad([parameter], rate, 0.0)
+    for gradient in gradients:
+        parameter.grad = gradient
+        optimizer.step()
+    return parameter.detach()
+
+
+def test_adagrad_divides_the_rate_of_a_row_by_its_gradients():
+    """By hand: a row of gradients g1, g2 moves by -rate g1 / |g1| - rate g2 / sqrt(|g1|^2 + |g2|^2), |.| the RMS."""
+    first, second = torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.tensor([[5.0, 0.0], [1.0, 1.0]])
+    found = adagrad_steps(nn.Parameter(torch.zeros(2, 2)), [first, second])
+    roots = [12.5**0.5, 25**0.5]
+    expected = -0.5 * torch.tensor([[3 / roots[0] + 5 / roots[1], 4 / roots[0]], [1.0, 1.0]])
+    torch.testing.assert_close(found, expected)
+
+
+def test_adagrad_with_sparse_gradients_is_adagrad():
+    torch.manual_seed(0)
+    weight, index = torch.randn(6, 3), torch.tensor([1, 4, 1, 2])
+    gradients = [torch.zeros(6, 3).index_add(0, index + shift, torch.randn(4, 3)) for shift in (0, 1)]
+    sparse = [
+        torch.sparse_coo_tensor(rows[None], gradient[rows] / 2, (6, 3), check_invariants=True)
+        for gradient in gradients
+        for rows in [gradient.abs().sum(1).nonzero()[:, 0].repeat(2)]  # every row occurs twice
+    ]
+    found = adagrad_steps(nn.Parameter(weight.clone()), sparse)
+    torch.testing.assert_close(found, adagrad_steps(nn.Parameter(weight.clone()), gradients))
+    assert torch.equal(found[0], weight[0])
+
+
+def test_sparse_gradients_are_clipped_as_dense_ones():
+    class Table(nn.Module):
+        def __init__(self, sparse):
+            super().__init__()
+            torch.manual_seed(0)
+            self.table = nn.Embedding(5, 3, sparse=sparse)
+
+    norms, gradients = [], []
+    for sparse in (False, True):
+        model = Table(sparse)
+        model.table(torch.tensor([1, 3, 1])).square().sum().backward()
+        norms.append(clip_gradients(model, 0.1))
+        gradient = model.table.weight.grad
+        gradients.append(gradient.to_dense() if sparse else gradient)
+    assert norms[0] == pytest.approx(norms[1])
+    torch.testing.assert_close(*gradients)
+    assert gradients[1].norm().item() == pytest.approx(0.1, rel=1e-3)

@@ -167,8 +167,8 @@ class TrainSettings(CheckedSettings):
     """Tokens per batch: number of pairs times the padded length of the longer side."""
     gradient_accumulation: Count = 1
     """Number of batches whose gradients are summed into one step."""
-    optimizer: Literal["adam", "muon"] = "adam"
-    """Adam for all weights, or Muon for the weight matrices of hidden layers and Adam for the rest."""
+    optimizer: Literal["adam", "muon", "adagrad"] = "adam"
+    """Adam; or Muon for the weight matrices of hidden layers and Adam for the rest; or Adagrad with a rate per row."""
     learning_rate: Positive = 1e-3
     """Peak learning rate, reached at the end of the warm-up."""
     muon_learning_rate: Positive = 0.03
@@ -312,7 +312,7 @@ class ModelSettings(CheckedSettings):
 
     section: ClassVar[str] = "model"
     kind: ClassVar[str] = ""
-    """What the network is: "seq2seq", "classifier", "tagger", "text-encoder", "decoder" or "masked-encoder"."""
+    """E.g. "seq2seq", "classifier", "tagger", "text-encoder", "decoder", "masked-encoder", "word-vectors"."""
     network: ClassVar[str] = ""
     """The network class: "Class" if it is in the same module as the settings, otherwise "package.module.Class"."""
     has_encoder: ClassVar[bool] = False

@@ -196,6 +196,19 @@ class DocumentStore:
         (labels,) = self._labels.rows(index, index + 1)
         return self._ids.rows(int(self._first[index]), int(self._first[index + 1])), labels.tolist()
 
+    def joined(self, index: NDArray[np.int64]) -> tuple[Ids, NDArray[np.int64]]:
+        """The token ids of the documents with these indices, one after another, and the number of tokens of each."""
+        lengths = self.tokens[index].astype(np.int64)
+        starts = self._ids.offsets[self._first[index]] - (np.cumsum(lengths) - lengths)
+        return self._ids.values[np.repeat(starts, lengths) + np.arange(lengths.sum())], lengths
+
+    def token_counts(self, vocabulary: int) -> NDArray[np.int64]:
+        """How often each token id occurs in all documents."""
+        counts = np.zeros(vocabulary, np.int64)
+        for start in range(0, len(self._ids.values), 1 << 22):  # in parts: counting needs 8 bytes per token
+            counts += np.bincount(self._ids.values[start : start + (1 << 22)].astype(np.int64), minlength=vocabulary)
+        return counts
+
     def close(self) -> None:
         """Release the memory-mapped files, so that Windows can remove them. No document can be read afterwards."""
         self._ids, self._first, self._labels = NOTHING, np.empty(0, OFFSET), NOTHING

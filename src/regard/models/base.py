@@ -90,6 +90,9 @@ class Network(nn.Module):
     reads: Input = 0
     """What the encoder reads; a constructor that takes frames or pictures sets it."""
 
+    has_sparse_gradients: ClassVar[bool] = False
+    """Whether gradients contain only the rows of the words in a batch."""
+
     def example_input(self, axes: str, *shape: int) -> SimpleNamespace:
         """A small input of this network, like the function `example_input`; zeros for frames and pictures."""
         return example_input(axes, *shape) if isinstance(self.reads, int) else self.reads.example(axes, shape)

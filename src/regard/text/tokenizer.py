@@ -277,6 +277,18 @@ class VocabularyTokenizer(Tokenizer):
         return pieces
 
 
+def words_of(tokenizer: Tokenizer) -> dict[str, int]:
+    """The words of a vocabulary of words, without "▁", each with its id: the most frequent words first.
+
+    If a word is there with and without a space before it, e.g. a punctuation mark, its id is that of the more frequent.
+    """
+    words: dict[str, int] = {}
+    for id, token in enumerate(tokenizer.tokens[FIRST_TOKEN:-1], start=FIRST_TOKEN):
+        if word := token.removeprefix(SPACE_MARK):
+            words.setdefault(word, id)
+    return words
+
+
 def split_tokens(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[str]:
     """Split a normalized text into words (kind "word") or characters (kind "character").
 

@@ -153,6 +153,8 @@ def count_phases(model: Network, length: int, batch: int) -> list[StepCost]:
 
     A decoding step is counted in the middle of the sentence.
     """
+    if model.has_sparse_gradients:
+        raise SettingsError("the cost of training steps with sparse gradients depends on the words and is not counted")
     if not isinstance(model, Seq2Seq):
         training = count_prediction(model, batch, length, gradients=True)
         return [training, *(count_prediction(model, rows, length) for rows in (1, 32))]

@@ -203,17 +203,32 @@ def scatter(whole: Tensor, like: Tensor) -> Tensor:
 
 
 def clip_gradients(model: Network, limit: float) -> float:
-    """Scale all gradients so that their joint L2 norm is at most `limit` (0: no limit); return the norm before."""
+    """Scale all gradients so that their joint L2 norm is at most `limit` (0: no limit); return the norm before.
+
+    Sparse gradients are coalesced: each row occurs once.
+    """
     parts = by_sharding(parameter for parameter in model.parameters() if parameter.grad is not None) or [[]]
     norms = [
-        gather(torch.nn.utils.get_total_norm([parameter.grad for parameter in part if parameter.grad is not None]))
-        for part in parts
+        gather(torch.nn.utils.get_total_norm([_gradient_values(parameter) for parameter in part])) for part in parts
     ]
     norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
     if limit:
         for part in parts:
-            torch.nn.utils.clip_grads_with_norm_(part, limit, norm)
+            torch.nn.utils.clip_grads_with_norm_(part, limit, norm, foreach=False if _has_sparse(part) else None)
     return float(norm)
+
+
+def _gradient_values(parameter: Tensor) -> Tensor:
+    """The gradient of a parameter. Of a sparse gradient, the values: first, rows that occur several times are added."""
+    assert parameter.grad is not None
+    if parameter.grad.is_sparse:
+        parameter.grad = parameter.grad.coalesce()
+        return parameter.grad.values()
+    return parameter.grad
+
+
+def _has_sparse(parameters: Iterable[Tensor]) -> bool:
+    return any(parameter.grad is not None and parameter.grad.is_sparse for parameter in parameters)
 
 
 def by_sharding(tensors: Iterable[AnyTensor]) -> list[list[AnyTensor]]:

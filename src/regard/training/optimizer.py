@@ -1,8 +1,11 @@
-"""Optimizers: Adam with decoupled weight decay (AdamW), or Muon for the matrices inside the model.
+"""Optimizers: Adam with decoupled weight decay (AdamW), Muon for the matrices inside the model, or row-wise Adagrad.
 
 Muon (Jordan et al. 2024) replaces the averaged gradient of a matrix by the nearest matrix whose singular values are all
 equal, so that all directions are learned at the same rate, not only the few that dominate the gradient. Embeddings,
 the output matrix, norms and biases are trained by Adam. Small corpora need about half as many steps (docs/log.md).
+
+Adagrad (Duchi et al. 2011) is for tables of vectors such as word vectors: of a sparse gradient, it updates only the
+rows that the gradient has.
 """
 
 from __future__ import annotations
@@ -79,6 +82,46 @@ def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Te
     return x if wide else x.mT
 
 
+class RowAdagrad(torch.optim.Optimizer):
+    """Adagrad with one learning rate per row: the rate divided by the root of the sum of the squared gradients so far.
+
+    The square of the gradient of a row is the mean over its elements. A sparse gradient updates only its rows, so the
+    cost of a step does not depend on the number of rows of the table; weight decay applies to these rows, too.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], rate: float, weight_decay: float):
+        super().__init__(parameters, {"lr": rate, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update the rows of every parameter that has a gradient; `closure`, which torch allows, is ignored."""
+        for group in self.param_groups:
+            for parameter in (parameter for parameter in group["params"] if parameter.grad is not None):
+                state = self.state[parameter]
+                if not state:
+                    state["sum"] = parameter.new_zeros(len(parameter) if parameter.dim() else 1)
+                decay = group["weight_decay"] if parameter.dim() > 1 else 0.0
+                _adagrad_step(parameter, state["sum"], group["lr"], decay)
+
+
+def _adagrad_step(parameter: Tensor, sum_R: Tensor, rate: float, decay: float) -> None:
+    gradient = parameter.grad
+    assert gradient is not None
+    if not gradient.is_sparse:
+        sum_R += gradient.view(len(sum_R), -1).square().mean(1)
+        scale_R = rate / (sum_R.sqrt() + TINY)
+        parameter.mul_(1 - rate * decay).sub_(gradient * scale_R.view(-1, *[1] * (parameter.dim() - 1)))
+        return
+    gradient = gradient.coalesce()
+    index_N, rows_ND = gradient.indices()[0], gradient.values()
+    sum_N = sum_R[index_N] + rows_ND.square().mean(1)
+    sum_R[index_N] = sum_N
+    update_ND = rows_ND * (-rate / (sum_N.sqrt() + TINY))[:, None]
+    if decay:
+        update_ND -= rate * decay * parameter[index_N]
+    parameter.index_add_(0, index_N, update_ND)
+
+
 class CombinedOptimizer:
     """Several optimizers used as one. `set_rate` changes all learning rates in proportion."""
 
@@ -112,7 +155,12 @@ class CombinedOptimizer:
 
 
 def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer:
-    """Build AdamW, or Muon for inner matrices and AdamW for the rest. Biases and norms have no weight decay."""
+    """Build the optimizer `train.optimizer`. Biases and norms have no weight decay.
+
+    With Muon, AdamW trains all parameters that are not inner matrices.
+    """
+    if settings.optimizer == "adagrad":
+        return CombinedOptimizer(RowAdagrad(list(model.parameters()), settings.learning_rate, settings.weight_decay))
     inner = inner_matrices(model) if settings.optimizer == "muon" else []
     by_muon = {matrix for matrix, _ in inner}
     matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1 and parameter not in by_muon]
