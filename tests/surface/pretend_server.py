@@ -117,7 +117,11 @@ def captioned(body: Json) -> Json:
     return {
         "text": " ".join(found), "score": -0.5, "language": body["language"], "tokens": [*found],
         "alternatives": [{"text": f"three {found[1]}", "score": -1.5}] * (body["nbest"] - 1),
-        "words": [{"text": word, "probability": 0.75} for word in found], "maps": maps, "picture": body["pictures"],
+        "words": [
+            {"text": word, "start": start, "end": start + len(word), "probability": 0.75}
+            for word, start in zip(found, (0, len(found[0]) + 1), strict=True)
+        ],
+        "maps": maps, "picture": body["pictures"],
     }  # fmt: skip
 
 

@@ -22,8 +22,14 @@ MAPS = [spot(0, 0), spot(1, 2), spot(0, 1)]
 """Of each of the words."""
 
 
+def placed(*words: str) -> list[dict[str, Any]]:
+    """Words of a text with spaces between them."""
+    starts = [len(" ".join((*words[:place], ""))) for place in range(len(words))]
+    return [{"text": word, "start": start, "end": start + len(word)} for word, start in zip(words, starts, strict=True)]
+
+
 def look(**changes: Any) -> dict[str, Any]:
-    words = [{"text": word, "probability": share} for word, share in zip(WORDS, (0.5, 0.75, 1), strict=True)]
+    words = [word | {"probability": share} for word, share in zip(placed(*WORDS), (0.5, 0.75, 1), strict=True)]
     other_head = [spot(1, 0)] * 3
     return {
         "text": " ".join(WORDS), "language": "en", "score": -0.25, "words": words, "maps": MAPS,
@@ -96,7 +102,7 @@ def test_layers_and_heads_can_be_chosen(show_page: Show) -> None:
 
 
 def test_another_caption_can_be_chosen(show_page: Show) -> None:
-    other = look(text="a cat", words=[{"text": "a"}, {"text": "cat"}], maps=MAPS[1:], score=-2)
+    other = look(text="a cat", words=placed("a", "cat"), maps=MAPS[1:], score=-2)
     page = show_page("picture", inspected(look(), other))
     page.get_by_role("button", name="a cat").click()
     assert page.locator(".looked-word").all_inner_texts() == ["a", "cat"]
@@ -104,7 +110,7 @@ def test_another_caption_can_be_chosen(show_page: Show) -> None:
 
 
 def test_without_attention_the_caption_is_still_shown(show_page: Show) -> None:
-    plain = {"text": "a cat", "language": "", "score": -1.0, "words": [{"text": "a"}, {"text": "cat"}]}
+    plain = {"text": "a cat", "language": "", "score": -1.0, "words": placed("a", "cat")}
     page = show_page("picture", inspected(plain), viewport=PHONE, scheme="dark")
     assert page.locator(".looked-text").inner_text() == "a cat"
     assert page.locator("button.looked-word, .multiple").count() == 0
@@ -115,7 +121,7 @@ def test_without_attention_the_caption_is_still_shown(show_page: Show) -> None:
 
 
 def test_the_report_has_pictures_with_captions_and_references(show_page: Show) -> None:
-    right = look(text="two stars")
+    right = look(text="two stars", words=placed("two", "stars"), maps=MAPS[:2])
     captioned = [
         {"picture": PICTURE, "look": right, "references": ["two stars", "a pair of stars"]},
         {"picture": PICTURE, "look": look(), "references": ["a red ring", HOSTILE]},

@@ -18,7 +18,7 @@ from regard.run import Run
 from regard.tasks.api import FieldError
 from regard.tasks.caption import api
 from regard.tasks.caption.captioner import CaptionAttention, Captioner, load
-from regard.tasks.caption.inspect import look_at, show_picture, tokens_of_words
+from regard.tasks.caption.inspect import look_at, named_words, show_picture
 from regard.tasks.caption.pointing import measure_pointing
 from tests.small_pictures import SETTINGS
 
@@ -111,8 +111,10 @@ def test_words_of_several_tokens() -> None:
     """The word "stars" has two tokens, and the space before it belongs to the first one."""
     spans, maps = ((0, 3), (3, 8), (8, 9), (9, 9)), torch.eye(4).view(4, 2, 2)
     seen = CaptionAttention("two stars", "", ("▁two", "▁star", "s", "</s>"), spans, (-1.0,) * 4, maps, {})
-    assert tokens_of_words(seen) == [("two", [0]), ("stars", [1, 2])]
-    assert seen.tokens_in(4, 8) == [1]
+    assert [seen.tokens_in(*span) for span in ((0, 3), (4, 9), (4, 8))] == [[0], [1, 2], [1]]
+    assert [(word.text, word.start) for word in named_words("a red-blue star (big)")] == [
+        ("a", 0), ("red", 2), ("blue", 6), ("star", 11), ("big", 17),
+    ]  # fmt: skip
 
 
 def test_a_large_picture_is_shown_with_more_pixels_than_the_model_reads() -> None:

@@ -90,8 +90,8 @@ function describe(word, map) {
 }
 
 // A caption under its picture. Pointing at a word, or focusing it, shades the picture; pointing at a place in the
-// picture shades the words that attended to it. `look`: { text, language, words, maps, layers }; `isSmall`: without small
-// multiples, sentences and the choice of a layer.
+// picture shades the words that attended to it. `look`: { text, language, words, maps, layers }, where a word is
+// { text, start, end, probability }; `isSmall`: without small multiples, sentences and the choice of a layer.
 function lookingView(picture, look, { isSmall = false } = {}) {
   const { words = [], text = "" } = look;
   const hasMaps = look.maps?.length > 0 && words.length > 0;
@@ -102,8 +102,10 @@ function lookingView(picture, look, { isSmall = false } = {}) {
   const says = html("p", { class: "says", role: "status" }, hint);
   const buttons = words.map((word) => html(hasMaps ? "button" : "span", { type: hasMaps && "button",
     class: "looked-word", title: isNumber(word.probability) && `probability ${percent(word.probability)}` }, word.text));
+  // What is between two words, e.g. a space or a comma, is text that cannot be chosen.
   const caption = html("p", { class: "looked-text", lang: look.language || null, dir: "auto" },
-    buttons.length ? buttons.flatMap((node, index) => (index ? [" ", node] : [node])) : text);
+    buttons.map((node, index) => [text.slice(words[index - 1]?.end ?? 0, words[index].start), node]),
+    text.slice(words.at(-1)?.end ?? 0));
   const panels = hasMaps && !isSmall ? words.map((word) => ({ word, ...shadedPicture(picture, "") })) : [];
   const multiples = panels.map(({ word, node }) => html("figure", { class: "multiple" }, node,
     html("figcaption", {}, html("span", { lang: look.language || null }, word.text),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from regard.data.pictures import read_size, to_data_url
 from regard.errors import NoCrossAttentionError, SettingsError
 from regard.files import opened
 from regard.run import Run
-from regard.tasks.caption.captioner import CaptionAttention, Captioner, Picture, load
+from regard.tasks.caption.captioner import Captioner, Picture, load
 from regard.tasks.caption.pointing import Pointing, measure_pointing
 from regard.tasks.pictures import read_pictures
-from regard.text.words import words
+from regard.text.words import Word, words
 
 Json = dict[str, Any]
 Log = Callable[[str], None]
@@ -90,35 +90,35 @@ def look_at(captioner: Captioner, picture: Picture, text: str, language: str, *,
     """The words of a caption with their probabilities and, for each word, the attention to the patches of the picture.
 
     The `maps` are means over all layers and heads; with `with_layers`, those of each head are added. A word of several
-    tokens has the mean of their weights, and the probability of the least probable one. A model without attention to
-    the picture has no maps.
+    tokens has the mean of their weights, and the probability of the least probable one. Punctuation is left out.
+    A model without attention to the picture has no maps.
     """
     try:
         seen = captioner.look(picture, text, language)
     except NoCrossAttentionError:
-        return {"text": text, "language": language, "words": [{"text": word.text} for word in words(text)]}
-    tokens = tokens_of_words(seen)
+        return {"text": text, "language": language, "words": [asdict(word) for word in named_words(text)]}
+    found = [(word, seen.tokens_in(word.start, word.end)) for word in named_words(seen.text)]
+    found = [(word, places) for word, places in found if places]
     shown: Json = {
         "text": seen.text,
         "language": language,
         "words": [
-            {"text": word, "probability": round(math.exp(min(seen.log_probs[place] for place in places)), 4)}
-            for word, places in tokens
+            asdict(word) | {"probability": round(math.exp(min(seen.log_probs[place] for place in places)), 4)}
+            for word, places in found
         ],
-        "maps": [_rounded(seen.maps[places].mean(0)) for _, places in tokens],
+        "maps": [_rounded(seen.maps[places].mean(0)) for _, places in found],
     }
     if with_layers:
         shown["layers"] = [
-            {"name": name, "heads": [[_rounded(head[places].mean(0)) for _, places in tokens] for head in heads]}
+            {"name": name, "heads": [[_rounded(head[places].mean(0)) for _, places in found] for head in heads]}
             for name, heads in seen.layers.items()
         ]
     return shown
 
 
-def tokens_of_words(seen: CaptionAttention) -> list[tuple[str, list[int]]]:
-    """The words of a caption, each with the indices of its tokens. A word without tokens of its own is left out."""
-    found = ((word.text, seen.tokens_in(word.start, word.end)) for word in words(seen.text))
-    return [(word, places) for word, places in found if places]
+def named_words(text: str) -> list[Word]:
+    """The words of a caption, without punctuation marks."""
+    return [word for word in words(text) if any(map(str.isalnum, word.text))]
 
 
 def _rounded(weights: Tensor) -> list[list[float]]:
