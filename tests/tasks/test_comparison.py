@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from regard.errors import CorpusError, RegardError, RunError, SettingsError
+from regard.run import PREPARING
 from regard.system import exclusive, usable_cores
 from regard.tasks.comparison import compare, trend
 from regard.tasks.comparison_recipe import Comparison, only, read_comparison
@@ -306,6 +307,17 @@ def test_damaged_settings_of_a_finished_training(
     job.unlink() if content is None else job.write_text(content)
     with pytest.raises(RunError, match=r"one-1.*(cannot read the settings|other settings).*trained again"):
         compare(only(read_comparison(folder / "compare.toml"), ["one"]), tmp_path)
+
+
+def test_a_training_that_was_killed_while_its_data_was_prepared_starts_again(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    folder, found = finished
+    shutil.copytree(folder / "out", tmp_path / "out")
+    (tmp_path / "out" / "systems" / "one-1.json").unlink()
+    (tmp_path / "out" / "runs" / "one-1" / PREPARING).touch()
+    again = compare(read_comparison(folder / "compare.toml", {"seeds": [1, 2]}), tmp_path / "out")
+    assert steady(again) == steady(found)
 
 
 def test_two_comparisons_in_one_folder(comparison: Comparison, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from regard import __version__, plugins
 from regard.data.pairs import content_hash
 from regard.errors import WRITE_ERRORS, RegardError, RunError, SettingsError, Terminated, TrainingError
 from regard.files import write_atomically
-from regard.run import Run
+from regard.run import CARD, PREPARING, Run
 from regard.system import end_with_parent, exclusive, one_at_a_time, usable_cores
 from regard.tasks.comparison_recipe import Comparison, System, TrainingRun, check_settings, task_part
 from regard.tasks.dataset import require_unchanged
@@ -235,7 +235,7 @@ def _train_all(members: Sequence[Sequence[TrainingRun]], folder: Path, log: Log,
 def _is_finished(run: TrainingRun, folder: Path) -> bool:
     """Whether a training is finished. A training that was started with other settings or data is an error."""
     place, job = folder / run.name, folder / f"{run.name}.json"
-    if not (place / "card.json").is_file():
+    if not _is_prepared(place):
         return False
     advice = f"choose another --out, or remove {place} and {job}: the system is then trained again"
     try:
@@ -248,6 +248,11 @@ def _is_finished(run: TrainingRun, folder: Path) -> bool:
     if finished.is_finished:
         require_unchanged(finished, f"; {advice}")
     return finished.is_finished
+
+
+def _is_prepared(place: Path) -> bool:
+    """Whether the run in the folder `place` can be resumed; if not, it must be started again."""
+    return (place / CARD).is_file() and not (place / PREPARING).is_file()
 
 
 def _start(run: TrainingRun, folder: Path, jobs: int) -> subprocess.Popen[bytes]:
@@ -313,7 +318,7 @@ def _train(job: Json) -> None:
     from regard.tasks.train import resolve, resolve_finetune, resume, start
 
     out = Path(job["out"])
-    if (out / "card.json").is_file() and not (out / ".preparing").is_file():
+    if _is_prepared(out):
         resume(out)
     else:
         start(resolve_finetune(job["base"], job["table"]) if job["base"] else resolve(job["table"]), out)
