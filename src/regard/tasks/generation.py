@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.config import SearchSettings
+from regard.config import Recipe, SearchSettings
 from regard.data.batches import TokenSource, make_sources
 from regard.decoding.beam import BeamState, beam_search
 from regard.decoding.constraints import (
@@ -40,6 +40,10 @@ from regard.models.base import Seq2Seq
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
 BEAM = "set search.beam_size above 1 and search.sample = false"
+NEEDS_CROSS_ATTENTION = (
+    "search.coverage_penalty and search.replace_unknown need a model with cross-attention; leave them out"
+)
+NEEDS_WORDS = "search.replace_unknown needs a word vocabulary (tokenizer.kind = word); set it to false for this run"
 
 
 @contextmanager
@@ -49,9 +53,7 @@ def record_cross_attention(models: Sequence[Seq2Seq]) -> Iterator[Callable[[], T
     Yields a function that returns the weights [B, T, S] since its last call, averaged over heads, layers and models.
     """
     if not all(any(name.endswith("cross") for name in attention_hooks(model)) for model in models):
-        raise SettingsError(
-            "search.coverage_penalty and search.replace_unknown need a model with cross-attention; leave them out"
-        )
+        raise SettingsError(NEEDS_CROSS_ATTENTION)
     recorded: list[Tensor] = []
 
     def take() -> Tensor:
@@ -288,6 +290,19 @@ def spell(ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
             given = text
     if rest := tokenizer.decode(written)[len(given) :]:
         yield rest
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Raise an error if the search settings contradict each other, the model or the vocabulary; called before training.
+
+    Otherwise the mistake would be found by the first translation, after hours of training.
+    """
+    search = recipe.search
+    check_search(search, 1, False)
+    if (search.coverage_penalty or search.replace_unknown) and not recipe.model.attends:
+        raise SettingsError(NEEDS_CROSS_ATTENTION)
+    if search.replace_unknown and recipe.tokenizer.kind != "word":
+        raise SettingsError(NEEDS_WORDS)
 
 
 def check_search(settings: SearchSettings, nbest: int, tree: bool) -> None:

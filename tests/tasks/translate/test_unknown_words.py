@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import regard
 from regard.cli import main
 from regard.config import SearchSettings
+from regard.config.recipe import make_recipe
 from regard.data.pairs import Pair
 from regard.errors import RunError, SettingsError
 from regard.run import DICTIONARY, Run
+from regard.tasks.train import check
 from regard.tasks.translate.engine import choose_engine
 from regard.tasks.translate.evaluate import score_translations
 from regard.tasks.translate.translator import Translator
@@ -157,3 +160,20 @@ def test_ctranslate2_leaves_it_to_torch(run: Path) -> None:
         SettingsError, match=r"CTranslate2 does not support search\.replace_unknown; use --engine torch"
     ):
         choose_engine("ctranslate2", opened, search)
+
+
+@pytest.mark.parametrize(
+    ("arch", "search", "problem"),
+    [
+        ("bytenet", {"replace_unknown": True}, "need a model with cross-attention"),
+        ("seq2seq-lstm", {"coverage_penalty": 0.2}, "need a model with cross-attention"),
+        ("deep-att", {"replace_unknown": True}, "needs a word vocabulary"),
+        ("deep-att", {"coverage_penalty": 0.2, "beam_size": 1}, "needs a beam search"),
+    ],
+)
+def test_search_that_does_not_fit_is_refused_before_training(arch: str, search: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SettingsError, match=problem):
+        check(make_recipe({"model": {"arch": arch}, "search": search}))
+    check(
+        make_recipe({"model": {"arch": "deep-att"}, "tokenizer": {"kind": "word"}, "search": {"replace_unknown": True}})
+    )

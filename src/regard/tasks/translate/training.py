@@ -26,6 +26,7 @@ from regard.languages import common_scripts
 from regard.models.base import Network, Seq2Seq
 from regard.run import Run
 from regard.tasks.dataset import open_store_folder, read_held_out
+from regard.tasks.generation import check_recipe
 from regard.tasks.reward_plan import data_of, plan_reward, wants_reward, without_objective
 from regard.tasks.rewards import find_reward, objective_of
 from regard.tasks.seq2seq import PairData, Seq2SeqTrainUnit
@@ -116,7 +117,8 @@ class TranslateTraining(Training[PairExamples, PairData]):
     """Whether runs with a word vocabulary get a dictionary; only translations are aligned word by word."""
 
     def check(self, recipe: Recipe) -> None:
-        """Raise an error if tied embeddings have separate vocabularies, or if the objective cannot be used."""
+        """Raise an error if vocabularies, search settings or the objective do not fit the rest of the recipe."""
+        check_recipe(recipe)
         if recipe.model.needs_joint_vocabulary and not recipe.tokenizer.joint:
             raise SettingsError(
                 'model.tie_embeddings = "all" needs one vocabulary for source and target: set tokenizer.joint = true, '

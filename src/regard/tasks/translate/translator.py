@@ -28,7 +28,7 @@ from regard.errors import RegardError, RunError, SettingsError
 from regard.models.base import Seq2Seq, count_parameters
 from regard.run import CARD, Run, open_together
 from regard.system import START_METHOD
-from regard.tasks.generation import Searcher, SearchInput, check_search, replace_unknown
+from regard.tasks.generation import NEEDS_WORDS, Searcher, SearchInput, check_search, replace_unknown
 from regard.tasks.translate.translation import (
     Scripts,
     Translation,
@@ -99,9 +99,7 @@ class Translator:
         settings = replace(self.search, **search)
         check_search(settings, nbest, tree)
         if settings.replace_unknown and self.target.kind != "word":
-            raise SettingsError(
-                "search.replace_unknown needs a word vocabulary (tokenizer.kind = word); set it to false for this run"
-            )
+            raise SettingsError(NEEDS_WORDS)
         if self.language_model:
             self.language_model.check(self.target, settings)
         aligner = self.aligner() if align else None
