@@ -16,7 +16,7 @@ import pytest
 from safetensors.torch import load_file
 
 from regard.cli import main
-from tests import small_chats, small_series, small_texts, small_vectors
+from tests import small_chats, small_marks, small_series, small_texts, small_vectors
 from tests.processes import start
 from tests.small_runs import SIZES, train_arguments, write_corpus
 
@@ -253,6 +253,21 @@ def test_experts_that_cannot_be_divided_are_one_line(corpus, tmp_path):
         assert problem in errors
 
 
+def assert_both_learn_the_same(one, two, folder):
+    """Train with the arguments `one` in this process and with `two` in two, in folders of these names; compare."""
+    code, errors = finish(launch(["-m", "regard", *two]))
+    assert code == 0, errors
+    assert main(one) == 0
+    assert_close(folder / "two", folder / "one")
+
+
+@pytest.mark.slow
+def test_pictures_too(tmp_path):
+    pictures = small_marks.write_folder(tmp_path / "marks", 60)
+    one, two = (small_marks.train_arguments(pictures, tmp_path / name, *settings(steps=12)) for name in ("one", "two"))
+    assert_both_learn_the_same(one, two, tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", small_texts.SIZES)
 def test_language_models_too(tmp_path, arch):
@@ -260,10 +275,7 @@ def test_language_models_too(tmp_path, arch):
     one, two = (
         small_texts.train_arguments(texts, tmp_path / name, *settings(steps=12), arch=arch) for name in ("one", "two")
     )
-    code, errors = finish(launch(["-m", "regard", *two]))
-    assert code == 0, errors
-    assert main(one) == 0
-    assert_close(tmp_path / "two", tmp_path / "one")
+    assert_both_learn_the_same(one, two, tmp_path)
 
 
 @pytest.mark.slow
@@ -271,10 +283,7 @@ def test_frames_too(tmp_path):
     data = small_series.write_series(tmp_path / "series.npz")
     steady = ["train.max_steps=12", "train.cooldown=0", "train.adam_epsilon=1e-6"]
     one, two = (small_series.train_arguments(data, tmp_path / name, *steady) for name in ("one", "two"))
-    code, errors = finish(launch(["-m", "regard", *two]))
-    assert code == 0, errors
-    assert main(one) == 0
-    assert_close(tmp_path / "two", tmp_path / "one")
+    assert_both_learn_the_same(one, two, tmp_path)
 
 
 @pytest.mark.slow
@@ -284,10 +293,7 @@ def test_conversations_too(tmp_path, arch):
     one, two = (
         small_chats.chat_arguments(dialogues, tmp_path / name, arch, *settings(steps=12)) for name in ("one", "two")
     )
-    code, errors = finish(launch(["-m", "regard", *two]))
-    assert code == 0, errors
-    assert main(one) == 0
-    assert_close(tmp_path / "two", tmp_path / "one")
+    assert_both_learn_the_same(one, two, tmp_path)
 
 
 @pytest.mark.slow

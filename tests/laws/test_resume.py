@@ -11,7 +11,7 @@ import time
 import pytest
 
 from regard.cli import main
-from tests import reviews, small_knowledge, small_pictures, small_texts, small_vectors, tagged
+from tests import reviews, small_knowledge, small_marks, small_pictures, small_texts, small_vectors, tagged
 from tests.processes import start
 from tests.small_chats import chat_arguments, write_dialogues
 from tests.small_runs import SIZES, train_arguments, write_corpus
@@ -181,6 +181,9 @@ OTHERS = {
     "chat, hierarchical": lambda folder, out: dialogues(folder, out, "hran"),
     "classify": lambda folder, out: reviews.train_arguments(
         reviews.write_reviews(folder / "reviews.tsv"), out, FEW, "classify.word_dropout=0.2"
+    ),
+    "classify, pictures": lambda folder, out: small_marks.train_arguments(
+        small_marks.write_folder(folder / "marks", 60), out, FEW
     ),
     "tag": lambda folder, out: tagged.train_arguments(tagged.write_chunks(folder / "chunks.conll"), out, FEW),
     "retrieve": lambda folder, out: small_knowledge.train_arguments(

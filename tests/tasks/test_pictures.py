@@ -130,7 +130,7 @@ def test_the_plan_measures_the_pictures(folder: Path) -> None:
     assert (facts.pictures, facts.height, facts.width) == (32, 10, 20)
     assert facts.mean == pytest.approx(-0.95, abs=0.05)  # nearly black
     plan = {choice.name.partition(".")[2]: choice.value for choice in plan_pictures(facts)}
-    assert plan["size"] == (8, 16)
+    assert (plan["size"], plan["patch_size"]) == ((8, 20), 4)
     assert PictureSettings(**plan)
     photo = {choice.name: choice.value for choice in plan_pictures(facts._replace(height=480, width=640))}
     assert photo["pictures.size"] == (96, 128)

@@ -26,7 +26,7 @@ alti          "Measuring the Mixing of Contextual Information in the Transformer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -48,7 +48,7 @@ from regard.analysis.attribution import (
 )
 from regard.errors import ModelError
 from regard.layers.attention import CrossAttention, SelfAttention
-from regard.layers.hooks import AttentionTrace, trace, trace_states
+from regard.layers.hooks import AttentionRecord, AttentionTrace, trace, trace_states
 from regard.models.base import Seq2Seq
 from regard.models.transformer import FullyPrunedAttention, Residual, Transformer
 
@@ -113,6 +113,25 @@ def roll_out(encoder: Sequence[Tensor], decoder: Sequence[tuple[Tensor, Tensor]]
         target_TT = kept_T1 * (own_TT @ target_TT)
         source_TS = kept_T1 * (own_TT @ source_TS) + cross_TS @ encoded_SS
     return source_TS, target_TT
+
+
+def roll_out_pooling(tape: Mapping[str, AttentionRecord], pooled_BS: Tensor) -> Tensor | None:
+    """Attention rollout [B, S] (Abnar and Zuidema 2020): how much each input contributes to the pooled vector.
+
+    `tape`: the recorded self-attention of an encoder, from the lowest layer to the highest. `pooled_BS`: the weights of
+    the states of the highest layer in the pooled vector; their sum is 1, and so is that of the result. The pooling is
+    like a decoder of one position and one layer, without a residual connection. None if the encoder has no
+    self-attention.
+    """
+    weights = [seen.weights_BHTS.float().cpu().mean(1) for name, seen in tape.items() if name.endswith(".self")]
+    if not weights:
+        return None
+    own_SS, one_TT = torch.eye(pooled_BS.shape[1]), torch.ones(1, 1)
+    rows = []
+    for row, pooled_S in enumerate(pooled_BS):
+        encoder = [(weights_BSS[row] + own_SS) / 2 for weights_BSS in weights]
+        rows.append(roll_out(encoder, [(one_TT, pooled_S[None])])[0][0])
+    return torch.stack(rows)
 
 
 def _require_transformer(model: Seq2Seq, method: str) -> Transformer:

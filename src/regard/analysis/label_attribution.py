@@ -32,6 +32,8 @@ def attribute_label(
     """
     if method not in METHODS:
         raise ModelError(f'there is no method "{method}"{nearest(method, METHODS)} (choose from {", ".join(METHODS)})')
+    if not isinstance(model.reads, int):
+        raise ModelError("a label is attributed only to tokens; for pictures, use the attention weights (explain)")
     if len(document.ids_BUS) != 1:
         raise ModelError("attribute_label takes one document at a time; call it once per document")
     name, embedding = next((name, part) for name, part in model.named_modules() if isinstance(part, nn.Embedding))

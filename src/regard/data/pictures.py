@@ -28,6 +28,8 @@ from regard.files import opened
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
 """The formats that are decoded. Pillow has decoders for many more, of which some start other programs."""
+SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
+"""Endings of the names of files in these formats."""
 MOST_PIXELS = 64_000_000
 """Largest number of pixels of a picture; larger ones are refused before they are decoded."""
 MOST_BYTES = 64 << 20

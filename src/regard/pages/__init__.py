@@ -45,10 +45,14 @@ class Page(NamedTuple):
 
 
 _SHEET, _LABELS, _WEIGHTS = "common/sheet", "common/labels", "common/weights"
-_LOOKING, _TIMELINES = "common/looking", "common/timelines"
+_LOOKING, _PATCHES, _TIMELINES = "common/looking", "common/patches", "common/timelines"
 PAGES = {
     "report": Page(
-        "report/report", "Training report", "report", "regard train", (_WEIGHTS, _SHEET, _LABELS, _LOOKING, _TIMELINES)
+        "report/report",
+        "Training report",
+        "report",
+        "regard train",
+        (_WEIGHTS, _SHEET, _LABELS, _LOOKING, _PATCHES, _TIMELINES),
     ),
     "evaluation": Page(
         "evaluation/evaluation", "Evaluation", "evaluation", "regard evaluate", (_SHEET, "evaluation/evaluation")
@@ -63,6 +67,9 @@ PAGES = {
     "roofline": Page("roofline/roofline", "Roofline", "roofline", "regard info", (_SHEET, "roofline/roofline")),
     "inspect": Page("inspect/inspect", "A look inside", "translation", "regard inspect", (_WEIGHTS, "inspect/inspect")),
     "document": Page("inspect/document", "A look inside", "document", "regard inspect", (_SHEET, _LABELS)),
+    "labeled": Page(
+        "inspect/labeled", "A look inside", "picture", "regard inspect", (_SHEET, _LABELS, _LOOKING, _PATCHES)
+    ),
     "picture": Page("inspect/picture", "A look inside", "picture", "regard inspect", (_SHEET, _LOOKING)),
     "frames": Page(
         "inspect/frames", "A look inside", "series", "regard inspect", (_WEIGHTS, _SHEET, _LABELS, _TIMELINES)

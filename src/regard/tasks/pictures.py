@@ -58,6 +58,10 @@ COLUMNS = ("picture", "image", "file_name", "filename", "file", "path")
 """Possible names of the column with the name of the picture."""
 MEASURED = 64
 """Number of pictures from which the plan computes sizes, mean and deviation."""
+PATCHES = ((16, 2), (40, 4), (96, 8))
+"""The patch size of pictures whose longer side is at most so many pixels, so that there are enough patches."""
+SMALLEST = 4
+"""Smallest height and width of the pictures that a network reads."""
 PICTURES, NAMES = "pictures.npy", "pictures.json"
 """Files of the store: the pixels of all pictures, and their names in the same order."""
 
@@ -123,6 +127,8 @@ class PictureFacts(NamedTuple):
     mean: float
     """Mean of all pixels, from -1 (black) to 1 (white)."""
     deviation: float
+    is_gray: bool = False
+    """Whether no picture has colors."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +160,8 @@ class PictureExamples(Generic[Example]):
             sizes = [source.size(name, self.pictures.images) for name in chosen]
             pixels = np.stack([source.read(name, self.pictures.images, self.pictures) for name in chosen])
         height, width = (int(size) for size in np.median(np.array(sizes), axis=0))
-        scaled = pixels / 127.5 - 1
-        return PictureFacts(len(names), height, width, float(scaled.mean()), float(scaled.std()))
+        scaled, is_gray = pixels / 127.5 - 1, bool((pixels == pixels[:, :1]).all())
+        return PictureFacts(len(names), height, width, float(scaled.mean()), float(scaled.std()), is_gray)
 
     def _part(self, part: str) -> Iterable[Example]:
         return self.parts.train() if part == "train" else self.parts.held_out[part]
@@ -201,11 +207,13 @@ def plan_pictures(facts: PictureFacts) -> Iterator[PlannedSetting]:
     shape = f"the pictures have about {facts.height} x {facts.width} pixels"
     longest = max(facts.height, facts.width)
     scale = min(1.0, 128 / longest)
-    patch = 8 if longest <= 96 else 16
-    size = tuple(max(patch, round(scale * side / patch) * patch) for side in (facts.height, facts.width))
+    patch = next((patch for most, patch in PATCHES if longest <= most), 16)
+    size = tuple(max(patch, SMALLEST, round(scale * side / patch) * patch) for side in (facts.height, facts.width))
     rows, columns = (side // patch for side in size)
     yield PlannedSetting("pictures.size", size, shape)
     yield PlannedSetting("pictures.patch_size", patch, f"{rows} x {columns} patches: attention can be shown on them")
+    if facts.is_gray:
+        yield PlannedSetting("pictures.channels", 1, "no picture has colors")
     same = "so that the inputs have a mean near 0 and a deviation near 1"
     yield PlannedSetting("pictures.mean", round(facts.mean, 3), same)
     yield PlannedSetting("pictures.deviation", round(max(facts.deviation, 0.05), 3), same)

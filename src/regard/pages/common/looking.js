@@ -184,4 +184,4 @@ function galleryMessage(shown) {
   return `${same} of the ${shown.length} captions shown here equal a reference; below the others are the references.${hint}`;
 }
 
-export { galleryMessage, galleryView, lookingView };
+export { galleryMessage, galleryView, lookingView, shadedPicture };

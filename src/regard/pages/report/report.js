@@ -8,6 +8,7 @@ import * as frame from "../common/frame.js";
 import * as histograms from "../common/histograms.js";
 import * as labels from "./labels.js";
 import * as looking from "../common/looking.js";
+import * as patches from "../common/patches.js";
 import * as samples from "./samples.js";
 import * as timelines from "../common/timelines.js";
 
@@ -108,6 +109,7 @@ const sections = [
     "The words with the largest attention weights in documents of each label; then some documents, with the weight " +
     "of each sentence beside it.",
     labels.labelWords(data.words), labels.documentsView(data.documents)),
+  section("pictures", "Pictures", patches.labeledMessage(data.pictures), patches.labeledGallery(data.pictures)),
   section("captions", "Captions", looking.galleryMessage(data.captioned), looking.galleryView(data.captioned)),
   section("samples", "Samples", samples.message(list(data.samples)),
     samples.samplesView(list(data.samples), languages, names)),

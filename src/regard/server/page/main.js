@@ -16,14 +16,17 @@ async function viewsOfTask(task) {
   return task.chat ? { chat: CHAT_VIEW } : { [task.name]: plainView(task) };
 }
 
-// The views by name, each with the models that can be chosen in it.
+// The views by name, each with the models that can be chosen in it: those for which `fits(model)` is true, if a view has
+// this function. A view without models is left out.
 async function viewsOf(tasks, models) {
   const views = {};
   const served = tasks.filter((one) => one.models.length);
   for (const [index, own] of (await Promise.all(served.map(viewsOfTask))).entries()) {
     for (const [name, view] of Object.entries(own)) {
+      const fitting = models.filter((one) => served[index].models.includes(one.id) && (view.fits?.(one) ?? true));
+      if (!fitting.length) continue;
       views[name] ??= { ...view, models: [] };
-      views[name].models.push(...models.filter(({ id }) => served[index].models.includes(id)));
+      views[name].models.push(...fitting);
     }
   }
   return views;

@@ -1,4 +1,4 @@
-"""The task "classify": label documents, and show how much each word and sentence contributed."""
+"""The task "classify": label documents or pictures, and show where the model looked."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from regard.tasks import Task
 
 TASK = Task(
     name="classify",
-    help="label documents",
-    does="classifies documents",
+    help="label documents or pictures",
+    does="classifies documents or pictures",
     model_kind="classifier",
     predictor="Classifier",
     module="classifier",
     command="classify",
-    commands={"classify": "label documents, and show the words and sentences with the most attention"},
+    commands={
+        "classify": "label documents or pictures, and show what had the most attention",
+        "evaluate": "accuracy, F1 and calibration of a classifier on labeled examples",
+    },
     settings="ClassifySettings",
+    variants={"picture_channels": "pictures"},
+    reads_pictures=True,
     defaults={
         "model": {"arch": "han"},
         "tokenizer": {"kind": "word", "lowercase": True, "vocab_size": 30_000},
@@ -26,7 +31,7 @@ TASK = Task(
         "calibration_error": "calibration error {:.2%}",
         "loss": "loss {:.3f}",
     },
-    unit="documents",
+    unit="examples",
     unsupported=("train.r_drop", "train.fsdp", "train.expert_parallel"),
     pipeline_tag="text-classification",
 )

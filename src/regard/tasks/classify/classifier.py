@@ -1,4 +1,4 @@
-"""`Classifier` assigns labels to documents, and explains them by the weights of words and sentences."""
+"""`Classifier` assigns labels to documents or pictures, and explains them by attention weights."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from regard.errors import RunError, nearest
 from regard.layers.hooks import trace
 from regard.models.base import ClassifierModel, count_parameters
 from regard.run import Run
-from regard.tasks.classify.inputs import LabeledExample, Reader, kind_of
+from regard.tasks.classify.inputs import LabeledExample, Reader, kind_of_run
 from regard.tasks.classify.settings import ClassifySettings
 from regard.tasks.labels import LabelScores, score_labels, to_probabilities
 from regard.text.words import ShadedWord
 
 
 class Classifier:
-    """Classifies documents with a trained model. `regard.load` makes a classifier from a run folder."""
+    """Classifies documents or pictures with a trained model. `regard.load` makes a classifier from a run folder."""
 
     def __init__(self, model: ClassifierModel, reader: Reader, labels: Sequence[str], recipe: Recipe):
         self.model, self.reader, self.labels, self.recipe = model, reader, tuple(labels), recipe
@@ -33,9 +33,10 @@ class Classifier:
         return f"<Classifier: {type(self.model).__name__}, {size:,} parameters, {len(self.labels)} labels>"
 
     def classify(self, contents: Any, *, explain: bool = False) -> list[Any]:
-        """Assign labels to one or more documents. `explain` adds the attention weights of their parts.
+        """Assign labels to one or more inputs. `explain` adds the attention weights of their parts.
 
-        The results are subclasses of `Classification`.
+        Documents are given as texts; pictures as paths, contents of files (bytes) or arrays of pixels. The results are
+        subclasses of `Classification`.
         """
         contents = list(contents) if isinstance(contents, list | tuple) else [contents]
         settings, results = self.recipe.task, []
@@ -95,7 +96,7 @@ def load(run: str | Path | Run, *others: str | Path) -> Classifier:
         raise RunError(f"{others[0]}: several classifiers cannot be combined to an ensemble; give only one run")
     model = opened.load_network()
     assert isinstance(model, ClassifierModel)
-    return Classifier(model, kind_of(opened.recipe).open_reader(opened), opened.labels, opened.recipe)
+    return Classifier(model, kind_of_run(opened).open_reader(opened), opened.labels, opened.recipe)
 
 
 def target_of(examples: Sequence[LabeledExample], labels: Sequence[str]) -> Tensor:

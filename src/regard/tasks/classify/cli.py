@@ -16,7 +16,7 @@ from regard.files import first_of, is_typed, read_input_lines, read_lines, split
 from regard.run import Run
 from regard.tasks import load
 from regard.tasks.classify.documents import FORMATS, read_documents
-from regard.terminal import Command, Parser, console, show_confusion, show_note, show_table, show_weights
+from regard.terminal import Command, Parser, console, show_confusion, show_note, show_table, show_weights, status
 
 if TYPE_CHECKING:
     from regard.tasks.classify.documents import ClassifiedDocument
@@ -56,6 +56,25 @@ def run(options: argparse.Namespace) -> int:
     while chunk:
         show(classifier.classify(chunk, explain=options.explain), options)
         chunk = list(islice(texts, size))
+    return 0
+
+
+def configure_evaluate(parser: Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="the run folder")
+    about = "labeled documents or pictures; of pictures also a folder with a subfolder per label"
+    parser.add_argument("--source", required=True, metavar="FILE", help=about)
+    parser.add_argument("--images", metavar="DIR|ZIP", default="", help="the pictures that the file names")
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+
+
+def run_evaluate(options: argparse.Namespace) -> int:
+    opened = Run.open(options.run).require("classify")
+    from regard.tasks.classify.inputs import kind_of_run
+
+    examples = kind_of_run(opened).read_scored(Corpus(options.source), options.images, opened)
+    with status("classifying"):
+        found = load(opened).score(examples)
+    show_scores(found, options)
     return 0
 
 
@@ -120,8 +139,19 @@ def _explain(result: ClassifiedDocument) -> None:
 
 
 COMMANDS = {
+    "evaluate": Command(
+        "Compare the labels that a run assigns with the right ones: accuracy, F1, calibration, confusion matrix.",
+        configure_evaluate,
+        run_evaluate,
+        examples=(
+            "regard evaluate runs/reviews --source test.tsv",
+            "regard evaluate runs/digits --source test.tsv --images pictures.zip",
+            "regard evaluate runs/photos --source photos/test",
+        ),
+    ),
     "classify": Command(
-        "Label documents: one per line, or a file of labeled documents (only --score uses their labels).",
+        "Label documents: one per line, or a file of labeled documents (only --score uses their labels).\n"
+        "With a run that reads pictures: picture files, folders or ZIP files.",
         configure,
         run,
         examples=(
@@ -129,6 +159,7 @@ COMMANDS = {
             "regard classify runs/reviews letters.txt --explain",
             "regard classify runs/reviews --whole-file essay.txt",
             "regard classify runs/reviews test.tsv --score",
+            "regard classify runs/digits picture.png other.jpg --explain",
         ),
-    )
+    ),
 }

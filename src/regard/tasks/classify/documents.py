@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from regard.config import Corpus, Recipe
 from regard.data.batches import DocumentBatch, Index, make_documents
 from regard.data.records import read_objects, read_table
 from regard.data.store import open_documents, write_documents
-from regard.errors import CorpusError
+from regard.errors import CorpusError, SettingsError
 from regard.files import split_suffix
 from regard.layers.hooks import AttentionTrace
 from regard.models.base import ClassifierModel
@@ -34,12 +33,14 @@ from regard.tasks.classify.document_text import (
     show_document,
 )
 from regard.tasks.classify.inputs import (
+    LABEL_COLUMNS,
     Classification,
     LabeledExamples,
     PreparedExamples,
     Reader,
     keep_rare_labels,
     number_labels,
+    read_labels,
 )
 from regard.tasks.classify.plan import make_document_plan
 from regard.tasks.classify.settings import ClassifySettings
@@ -59,7 +60,6 @@ from regard.text.tokenizer import EOS, UNK, Tokenizer
 from regard.text.words import ShadedSentence, ShadedWord
 from regard.training.plan import CHARACTERS_PER_TOKEN, PlannedSetting
 
-LABEL_COLUMNS = ("label", "labels", "category")
 LONGEST_SHOWN = 2500
 """Largest number of characters of a document in the report."""
 FORMATS = ".tsv (label, tab, text), .jsonl (label and text), .csv (with a header), also .gz .zst"
@@ -108,14 +108,14 @@ def _read_jsonl(path: Path) -> Iterator[LabeledDocument]:
         found = [record[key] for key in LABEL_COLUMNS if key in record]
         if not found:
             raise CorpusError(path, f'no "label" here; {form}', line=number)
-        labels: dict[str, None] = {}  # without repetitions
-        for value in found[0] if isinstance(found[0], list) else [found[0]]:
-            label = json.dumps(value) if isinstance(value, int | float) else value  # bool is a subclass of int
-            if not isinstance(label, str) or not label.strip():
-                problem = f"{json.dumps(value)} is not a label; give a string that is not empty, or a number"
-                raise CorpusError(path, problem, line=number)
-            labels[label.strip()] = None
-        yield LabeledDocument(tuple(labels), record["text"])
+        yield LabeledDocument(read_labels(found[0], f"{path}:{number}"), record["text"])
+
+
+def read_scored(corpus: Corpus, images: str, run: Run) -> list[LabeledDocument]:
+    """The labeled documents of a file, on which `run` is scored."""
+    if images:
+        raise SettingsError(f"--images is for pictures, and {run.folder} reads texts; leave it out")
+    return list(read_documents(corpus))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class ClassifiedDocument(Classification):
 class DocumentReader(Reader):
     """Reads texts: divides them into sentences and tokens."""
 
-    unit = "documents"
+    unit, field = "documents", "q"
 
     def __init__(self, tokenizer: Tokenizer, recipe: Recipe):
         self.tokenizer, self.settings, self.window = tokenizer, recipe.task, recipe.model.document_window

@@ -5,6 +5,7 @@ A kind of input is a module of this folder. `kind_of` finds it by the recipe, an
     read_examples(recipe)               labeled examples from files, divided into parts: `LabeledExamples`
     open_examples(run, log)             the same examples, as `LabeledExamples.write` stored them: `PreparedExamples`
     from_records(records)               held-out examples, as a finished run stores them
+    read_scored(corpus, images, run)    labeled examples on which a trained run is scored
     open_reader(run)                    how a trained model reads its input: `Reader`
     report_sections(results, samples)   the sections of the report that show examples
 
@@ -14,10 +15,12 @@ the same form (`regard.models.base.Documents`).
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -26,7 +29,7 @@ from numpy.typing import NDArray
 from regard.config import Recipe
 from regard.data.batches import DocumentBatch, Index
 from regard.data.store import Ids, StorePart
-from regard.errors import CorpusError, SettingsError, nearest
+from regard.errors import CorpusError, nearest
 from regard.layers.hooks import AttentionTrace
 from regard.models.base import ClassifierModel
 from regard.run import Run
@@ -35,15 +38,33 @@ from regard.tasks.training import Json, Tables, Workload
 from regard.text.words import ShadedWord
 from regard.training.plan import PlannedSetting
 
+LABEL_COLUMNS = ("label", "labels", "category")
+"""Possible names of the column with the label, in files of labeled examples of every kind."""
+
 
 def kind_of(recipe: Recipe) -> Any:
-    """The module of the kind of input that a recipe is for."""
-    return import_module(f"{__package__}.documents")
+    """The module of the kind of input that a recipe for a new run is for."""
+    is_picture = recipe.pictures.images or any(is_collection(corpus.source) for corpus in recipe.data.train)
+    return _module("pictures.data" if is_picture else "documents")
+
+
+def kind_of_run(run: Run) -> Any:
+    """The module of the kind of input of a run."""
+    return _module("pictures.data" if "picture_channels" in run.sizes else "documents")
 
 
 def kind_of_records(records: Sequence[Json]) -> Any:
     """The module of the kind of input that held-out examples of a run have."""
-    return import_module(f"{__package__}.documents")
+    return _module("pictures.data" if any("picture" in record for record in records) else "documents")
+
+
+def _module(name: str) -> Any:
+    return import_module(f"{__package__}.{name}")
+
+
+def is_collection(path: str | Path) -> bool:
+    """Whether a path is a folder or a ZIP file: then labels are the names of the folders in it."""
+    return Path(path).suffix.lower() == ".zip" or Path(path).is_dir()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -80,12 +101,18 @@ class Classification:
             "labels": list(self.labels),
         }
 
+    def for_page(self) -> Json:
+        """Like `as_dict`; with an explanation, also what a page needs to show the input."""
+        return self.as_dict()
+
 
 class Reader(ABC):
     """How a trained model reads one kind of input: from contents (e.g. texts) to batches, and back to explanations."""
 
     unit: ClassVar[str]
     """What messages call the inputs, e.g. "documents"."""
+    field: ClassVar[str]
+    """The field of a request to the server that has the inputs."""
 
     @abstractmethod
     def encode(self, contents: Sequence[Any]) -> list[Any]:
@@ -111,8 +138,8 @@ class Reader(ABC):
         """
 
     def attributed(self, content: Any, shares: Sequence[float]) -> list[ShadedWord]:
-        """The parts of an input with their contributions to a label; `shares`: those of all vectors that are read."""
-        raise SettingsError(f"attributions are not computed for {self.unit}; use the attention weights (explain)")
+        """The words of a text with their contributions to a label; `shares`: those of all tokens that are read."""
+        raise NotImplementedError
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -185,6 +212,18 @@ class LabeledExamples(ABC, Generic[ExampleOf]):
     @abstractmethod
     def write(self, run: Run, log: Log) -> None:
         """Encode the training examples, and write them and the held-out examples into the folder store/ of a run."""
+
+
+def read_labels(found: Any, where: str) -> tuple[str, ...]:
+    """The labels in a cell of a table or in a JSON value: text, a number, or a list of these."""
+    labels: dict[str, None] = {}  # without repetitions
+    for value in found if isinstance(found, list) else [found]:
+        label = json.dumps(value) if isinstance(value, int | float) else value  # bool is a subclass of int
+        if not isinstance(label, str) or not label.strip():
+            problem = f"{json.dumps(value)} is not a label; give a string that is not empty, or a number"
+            raise CorpusError(where, problem)
+        labels[label.strip()] = None
+    return tuple(labels)
 
 
 def keep_rare_labels(examples: Sequence[LabeledExample], parts: bytes) -> bytes:

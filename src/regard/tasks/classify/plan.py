@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from regard.tasks.pictures import PictureFacts, plan_pictures
 from regard.tasks.training import Tables
 from regard.training.plan import PlannedSetting, choose_batch, choose_learning_rate, choose_length, leave_given
 
@@ -31,14 +32,11 @@ def make_document_plan(data: DocumentFacts, given: Tables) -> list[PlannedSettin
 
 def _choose_settings(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]:
     is_uneven = data.several or data.rarest < 0.5 / data.labels
-    if data.several:
-        yield PlannedSetting("classify.multi_label", True, "some documents have several labels, or none")
+    yield from _label_settings(data.labels, is_uneven, data.several)
     wanted = data.long * data.tokens_per_word
     longest = min(max(50 * math.ceil(wanted / 50), 100), 600)
     reason = "19 of 20 documents are shorter" if longest >= wanted else "the middle of longer documents is left out"
     yield PlannedSetting("classify.max_tokens", longest, reason)
-    if is_uneven and not data.several:
-        yield PlannedSetting("classify.class_weights", "balanced", f"the rarest of {data.labels} labels is infrequent")
     if data.by_words:
         words = data.documents * data.words
         size = int(min(max(12 * math.sqrt(words), 500), 50_000)) // 100 * 100
@@ -57,8 +55,61 @@ def _choose_settings(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]
         yield PlannedSetting("model.width", 32 if small else 100 if large else 64, reason)
     dropout = 0.2 if large else 0.5 if arch == "han" else 0.3
     yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
-    reason = "rare labels count as much as others" if is_uneven else "labels are about equally frequent"
-    yield PlannedSetting("train.metric", "f1" if is_uneven else "accuracy", reason)
     yield from choose_learning_rate(3e-3, 100, 0.2, muon=arch == "transformer-classifier")
     word_dropout = 0.2 if data.words >= 30 else 0.1
     yield PlannedSetting("classify.word_dropout", word_dropout, "so that no single word decides alone")
+
+
+def make_picture_plan(
+    facts: PictureFacts,
+    pictures: int,
+    given: Tables,
+    labels: int,
+    rarest: float,
+    *,
+    several: bool = False,
+    images: str = "",
+) -> list[PlannedSetting]:
+    """The plan for a number of labeled `pictures`; `rarest`: share of the label with the fewest ones.
+
+    `images`: the folder or ZIP file of the pictures, if it is known from the data.
+    """
+    is_uneven = several or rarest < 0.5 / labels
+    shown = list(plan_pictures(facts))
+    chosen = {choice.name: choice.value for choice in shown} | {
+        f"pictures.{key}": value for key, value in given.get("pictures", {}).items()
+    }
+    height, width = chosen["pictures.size"]
+    patches = (height // chosen["pictures.patch_size"]) * (width // chosen["pictures.patch_size"])
+    choices = [PlannedSetting("pictures.images", images, "the labels are its subfolders")] if images else []
+    choices += [*shown, *_for_small_data(pictures), *_label_settings(labels, is_uneven, several)]
+    arch = given.get("model", {}).get("arch", "transformer-classifier")
+    choices.append(PlannedSetting("model.arch", arch, "attention over the patches, which can be shown"))
+    few = f"{pictures:,} pictures"
+    if arch == "transformer-classifier":
+        size, layers = (64, 2) if pictures < 10_000 else (128, 4)
+        choices += [PlannedSetting("model.width", size, few), PlannedSetting("model.ffn_width", 2 * size, few)]
+        choices.append(PlannedSetting("model.encoder_layers", layers, few))
+    choices.append(PlannedSetting("model.dropout", 0.1, "augmentation is the stronger remedy against overfitting"))
+    wanted = (32 if pictures < 10_000 else 64) * (patches + 1)
+    batch, epoch = choose_batch(
+        given, wanted, least=64, examples=pictures, length=patches + 1, unit="pictures", filled=1.0
+    )
+    every = min(max(epoch, 50), 2000)
+    choices += [batch, *choose_learning_rate(2e-3, 100, 0.4, muon=arch == "transformer-classifier")]
+    choices += choose_length(epoch, validate_every=every, patience=10, max_steps=max(40 * epoch, 20 * every))
+    return leave_given(choices, given)
+
+
+def _for_small_data(pictures: int) -> Iterator[PlannedSetting]:
+    if pictures < 50_000:
+        yield PlannedSetting("pictures.rotation", 10.0, "a slightly turned picture has the same label")
+
+
+def _label_settings(labels: int, is_uneven: bool, several: bool) -> Iterator[PlannedSetting]:
+    if several:
+        yield PlannedSetting("classify.multi_label", True, "some examples have several labels, or none")
+    elif is_uneven:
+        yield PlannedSetting("classify.class_weights", "balanced", f"the rarest of {labels} labels is infrequent")
+    reason = "rare labels count as much as others" if is_uneven else "labels are about equally frequent"
+    yield PlannedSetting("train.metric", "f1" if is_uneven else "accuracy", reason)

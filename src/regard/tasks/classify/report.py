@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.run import Run
 from regard.tasks.classify.classifier import Classifier
-from regard.tasks.classify.inputs import Classification, LabeledExample, PreparedExamples, kind_of
+from regard.tasks.classify.inputs import Classification, LabeledExample, PreparedExamples, kind_of_run
 from regard.tasks.report import PART_NAMES, figures, label_section, last_part
 
 SHOWN = 8
@@ -35,7 +35,7 @@ def report(run: Run, classifier: Classifier, data: PreparedExamples[Any], answer
         ),
         "labels": {"names": list(labels), "temperature": temperature, "unit": unit, "counted": unit}
         | label_section(scores),
-        **kind_of(run.recipe).report_sections(results, samples),
+        **kind_of_run(run).report_sections(results, samples),
     }
 
 

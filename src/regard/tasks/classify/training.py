@@ -18,7 +18,14 @@ from regard.models.base import ClassifierModel, Network
 from regard.run import Run
 from regard.tasks.bootstrap import ratio_metric
 from regard.tasks.classify.classifier import Classifier, load, score_inputs, score_logits, target_of
-from regard.tasks.classify.inputs import LabeledExample, LabeledExamples, PreparedExamples, kind_of, kind_of_records
+from regard.tasks.classify.inputs import (
+    LabeledExample,
+    LabeledExamples,
+    PreparedExamples,
+    kind_of,
+    kind_of_records,
+    kind_of_run,
+)
 from regard.tasks.classify.settings import ClassifySettings
 from regard.tasks.dataset import StreamTrainUnit
 from regard.tasks.labels import balanced, find_temperature, label_loss
@@ -92,6 +99,12 @@ class ClassifyTraining(Training[AnyExamples, AnyPrepared]):
     def read(self, recipe: Recipe) -> AnyExamples:
         return kind_of(recipe).read_examples(recipe)
 
+    def inherited(self, base: Run, given: Tables) -> dict[str, Any]:
+        """Without the folder of the pictures: the new examples have their own."""
+        table = super().inherited(base, given)
+        table.get("pictures", {}).pop("images", None)
+        return table
+
     def plan(self, examples: AnyExamples, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
         return examples.plan(given)
 
@@ -120,7 +133,7 @@ class ClassifyTraining(Training[AnyExamples, AnyPrepared]):
         examples.write(run, log)
 
     def open_data(self, run: Run, log: Log) -> AnyPrepared:
-        return kind_of(run.recipe).open_examples(run, log)
+        return kind_of_run(run).open_examples(run, log)
 
     def expected_initial_loss(self, recipe: Recipe, data: AnyPrepared) -> float:
         count = len(data.labels)  # 2 is added since a batch may be a single example with a confident mistake

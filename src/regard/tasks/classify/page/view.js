@@ -1,4 +1,4 @@
-// The view of classifiers: a text on the left; on the right, its labels, and the attention weights of its words.
+// The views of classifiers: one for models that read documents, and one for models that read pictures.
 import * as api from "../api.js";
 import { html } from "../common/draw.js";
 import { readingView } from "../labels/reading.js";
@@ -16,8 +16,15 @@ const tell = ({ labels, probabilities }) =>
   labels.map((label) => `${label}, ${percent(probabilities[label])}`).join("; ") || "No label is probable enough";
 
 const ask = (...asked) => api.explain("classify", ...asked);
+const readsPictures = ({ facts }) => Boolean(facts?.picture_height);
 const views = {
-  classify: { title: "Classify", load: async () => (app, all) => readingView(all, WORDS, { ask, draw, tell }) },
+  classify: {
+    title: "Classify", fits: (model) => !readsPictures(model),
+    load: async () => (app, all) => readingView(all, WORDS, { ask, draw, tell }),
+  },
+  pictures: {
+    title: "Classify pictures", fits: readsPictures, load: async () => (await import("./pictures.js")).picturesView,
+  },
 };
 
 export { views };
