@@ -13,7 +13,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-chat bench-retrieve bench-tag bench-frames bench-lectures demo-run clean
+.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-chat bench-retrieve bench-tag bench-caption bench-frames bench-lectures demo-run clean
 
 install: $(READY)
 
@@ -81,6 +81,10 @@ bench-serve: demo-run
 # Trains three chat models, ten minutes each; about forty minutes.
 bench-chat: install
 	@$(BIN)/python benchmarks/chat.py
+
+# Captions of emoji, compared with the nearest training picture; about 25 minutes. --all adds five languages: two hours.
+bench-caption: install
+	@$(BIN)/python benchmarks/caption.py
 
 # On IMDB, compared with a linear model; about an hour.
 bench-classify: install

@@ -129,12 +129,15 @@ def test_the_plan_measures_the_pictures(folder: Path) -> None:
     facts = found.facts
     assert (facts.pictures, facts.height, facts.width) == (32, 10, 20)
     assert facts.mean == pytest.approx(-0.95, abs=0.05)  # nearly black
-    plan = {choice.name.partition(".")[2]: choice.value for choice in plan_pictures(facts)}
+    plan = {choice.name.partition(".")[2]: choice.value for choice in plan_pictures(facts, {})}
     assert (plan["size"], plan["patch_size"]) == ((8, 20), 4)
     assert PictureSettings(**plan)
-    photo = {choice.name: choice.value for choice in plan_pictures(facts._replace(height=480, width=640))}
+    photo = {choice.name: choice.value for choice in plan_pictures(facts._replace(height=480, width=640), {})}
     assert photo["pictures.size"] == (96, 128)
     assert photo["pictures.patch_size"] == 16
+    for own in ({"size": (60, 60)}, {"size": (72, 72)}, {"size": (27, 27)}, {"patch_size": 12}, {"patch_size": 4}):
+        mixed = {choice.name.partition(".")[2]: choice.value for choice in plan_pictures(facts, {"pictures": own})}
+        assert PictureSettings(**(mixed | own))
 
 
 def test_random_changes_depend_on_seed_and_position_only() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from regard import models
 from regard.config import TrainSettings
 from regard.layers.init import stack
 from regard.models import presets
@@ -77,6 +78,19 @@ def test_attention_says_that_query_key_and_value_are_stacked():
     assert {parts[name] for name in parts if name.endswith("self_attention.qkv")} == {3}
     assert {parts[name] for name in parts if name.endswith("cross_attention.key_value")} == {2}
     assert stack(nn.Linear(2, 6), 3).weight.shape == (6, 2)
+
+
+def test_a_convolution_is_a_matrix_with_a_row_per_output():
+    sizes = {"picture_channels": 3, "picture_height": 8, "picture_width": 8, "patch_size": 4, "convolutions": 1}
+    model = models.build(TOYS["transformer-small"], **sizes, target_vocabulary=9)
+    first = model.encoder.embed.input.convolutions[0].weight
+    assert any(matrix is first for matrix, _ in inner_matrices(model))
+    optimizer = Muon([(first, 1)], rate=0.1, weight_decay=0.0)
+    before = first.detach().clone()
+    first.grad = torch.randn_like(first)
+    optimizer.step()
+    change = (first.detach() - before).flatten(1)
+    assert torch.linalg.svdvals(change / 0.1).sub(1).abs().max() < 0.5  # as orthogonal as five rounds make it
 
 
 def test_rates_keep_their_proportion():

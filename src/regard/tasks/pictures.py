@@ -50,7 +50,7 @@ from regard.layers.dropout import batch_seed
 from regard.run import Run
 from regard.tasks import single_file
 from regard.tasks.dataset import HELD_OUT, Log, Parts, hold_out, new_store, read_train
-from regard.training.plan import PlannedSetting
+from regard.training.plan import PlannedSetting, Tables
 
 Json = dict[str, Any]
 
@@ -202,16 +202,27 @@ def read_examples(
 # The plan
 
 
-def plan_pictures(facts: PictureFacts) -> Iterator[PlannedSetting]:
-    """Choose the size of the pictures, patches, normalization and augmentation. No choice mirrors or recolors."""
+def plan_pictures(facts: PictureFacts, given: Tables) -> Iterator[PlannedSetting]:
+    """Choose the size of the pictures, patches, normalization and augmentation. No choice mirrors or recolors.
+
+    A size or a patch size that the user has `given` is respected by the other one.
+    """
+    own = given.get("pictures", {})
     shape = f"the pictures have about {facts.height} x {facts.width} pixels"
-    longest = max(facts.height, facts.width)
+    height, width = own.get("size") or (facts.height, facts.width)
+    longest = max(height, width)
+    patch = own.get("patch_size") or next((patch for most, patch in PATCHES if longest <= most), 16)
+    if "size" in own and "patch_size" not in own:
+        while height % patch or width % patch:
+            patch //= 2
     scale = min(1.0, 128 / longest)
-    patch = next((patch for most, patch in PATCHES if longest <= most), 16)
     size = tuple(max(patch, SMALLEST, round(scale * side / patch) * patch) for side in (facts.height, facts.width))
+    size = own.get("size") or size
     rows, columns = (side // patch for side in size)
     yield PlannedSetting("pictures.size", size, shape)
     yield PlannedSetting("pictures.patch_size", patch, f"{rows} x {columns} patches: attention can be shown on them")
+    if patch & (patch - 1) or patch == 1:
+        yield PlannedSetting("pictures.convolutions", 0, f"convolutions cannot end in patches of {patch} pixels")
     if facts.is_gray:
         yield PlannedSetting("pictures.channels", 1, "no picture has colors")
     same = "so that the inputs have a mean near 0 and a deviation near 1"

@@ -58,7 +58,8 @@ class Muon(torch.optim.Optimizer):
                 momentum = state["momentum"].lerp_(matrix.grad, 1 - MOMENTUM)
                 direction = matrix.grad.lerp(momentum, MOMENTUM)  # Nesterov
                 parts = self._stacked[matrix]
-                for part, wanted in zip(matrix.chunk(parts), direction.chunk(parts), strict=True):
+                flat, direction = matrix.flatten(1), direction.flatten(1)  # a convolution: one row per output
+                for part, wanted in zip(flat.chunk(parts), direction.chunk(parts), strict=True):
                     by_shape[part.shape[0], part.shape[1]].append((part, wanted))
             for pairs in by_shape.values():
                 updates = orthogonal(torch.stack([direction for _, direction in pairs]), self._product)
@@ -183,9 +184,12 @@ def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer
 
 
 def inner_matrices(model: Network) -> list[tuple[Tensor, int]]:
-    """Matrices that Muon trains: of all linear layers except the output layer, with the number of their projections."""
+    """Matrices that Muon trains, with the number of their projections.
+
+    These are the weights of all linear layers except the output layer, and of convolutions of pictures.
+    """
     return [
         (module.weight, getattr(module, STACKED, 1))
         for module in model.modules()
-        if isinstance(module, nn.Linear) and module is not model.output and min(module.weight.shape) > 1
+        if isinstance(module, nn.Linear | nn.Conv2d) and module is not model.output and min(module.weight.shape[:2]) > 1
     ]

@@ -41,21 +41,22 @@ def make_plan(examples: PictureExamples[Captioned], machine: Machine, given: Tab
     model = settings_of(given.get("model", {}).get("arch", "transformer-mini"))
     muon = model.suits_muon and train.get("optimizer") != "adam"
     muon = muon and not (train.get("fsdp") or train.get("expert_parallel"))
-    shown = list(plan_pictures(pictures))
+    shown = list(plan_pictures(pictures, given))
     choices = [*_languages(examples, given), *shown, *_vocabulary(facts), *_sizes(pictures.pictures, model)]
     chosen = {choice.name: choice.value for choice in shown}
-    height, width = chosen["pictures.size"]
-    patches = (height // chosen["pictures.patch_size"]) * (width // chosen["pictures.patch_size"])
+    (height, width), patch = chosen["pictures.size"], chosen["pictures.patch_size"]
+    patches = (height // patch) * (width // patch)
     wanted = (32 if pictures.pictures < 20_000 else 64) * patches
     batch, epoch = choose_batch(
         given, wanted, least=256, examples=facts.captions, length=patches, unit="pictures", filled=1.0
     )
     every = min(max(epoch, 100), 2000)
+    most = 0 if train.get("max_minutes") else max(100 * epoch, 20 * every)
     choices += [
         batch,
         *choose_precision(machine),
         *choose_learning_rate(2e-3 if muon else 1e-3, 100, 0.4, muon=muon),
-        *choose_length(epoch, validate_every=every, patience=8, max_steps=max(40 * epoch, 20 * every)),
+        *choose_length(epoch, validate_every=every, patience=12, max_steps=most),
     ]
     return leave_given(choices, given)
 

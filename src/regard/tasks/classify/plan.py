@@ -75,7 +75,7 @@ def make_picture_plan(
     `images`: the folder or ZIP file of the pictures, if it is known from the data.
     """
     is_uneven = several or rarest < 0.5 / labels
-    shown = list(plan_pictures(facts))
+    shown = list(plan_pictures(facts, given))
     chosen = {choice.name: choice.value for choice in shown} | {
         f"pictures.{key}": value for key, value in given.get("pictures", {}).items()
     }
