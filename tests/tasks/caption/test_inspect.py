@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from regard.cli import main
+from regard.cli import demo, main
 from regard.config import PictureSettings
 from regard.data.drawings import read_drawings
 from regard.data.pictures import read_picture, to_png
@@ -214,3 +215,31 @@ def test_the_api_refuses_what_it_cannot_answer(captioner: Captioner, monkeypatch
 
 def test_facts(folder: Path) -> None:
     assert api.facts(Run.open(folder / "run")) == {"languages": ["en"], "nbest": 2}
+
+
+def test_the_demo_prints_captions_and_writes_their_pictures(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "TESTED", 12)
+    score, counted, pointing = demo.show_captions(Run.open(folder / "run"))
+    assert score.startswith("[bold]0[/] of 12 captions are right")  # it was trained for a moment
+    assert (counted, pointing[:14]) == ("pictures with combinations of shapes and colors", "In 50 drawings")
+    assert (folder / "run-pictures" / "1.png").read_bytes() == CONTENT
+    assert len(list((folder / "run-pictures").iterdir())) == 12
+    assert f"reference: {DRAWING.captions['en'][0].text}" in capsys.readouterr().out
+
+
+def test_demos_have_recipes_and_folders() -> None:
+    assert [demo.default_folder(name) for name in demo.DEMOS][:2] == ["runs/demo", "runs/demo-chat"]
+    for name, one in demo.DEMOS.items():
+        recipe = files("regard") / "recipes" / f"demo-{name}.toml"
+        assert f'task = "{one.task}"' in recipe.read_text(encoding="utf-8") or one.task == "translate"
+
+
+def test_marked_rows() -> None:
+    rows = demo.mark_rows(["a", "b"], ["x", "y"], [["x", "z"], ["w", "v"]])
+    assert [[str(cell) for cell in row] for row in rows] == [
+        ["=", "a", "x"],
+        ["~", "b", "y"],
+        ["", "", "reference: w"],
+    ]
