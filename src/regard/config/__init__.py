@@ -344,6 +344,11 @@ class ModelSettings(CheckedSettings):
         return True
 
     @property
+    def muon_rate(self) -> float:
+        """The learning rate of Muon that the plan chooses."""
+        return 0.02
+
+    @property
     def document_window(self) -> int:
         """The largest number of tokens that a classifier encodes together; 0: it encodes each sentence separately."""
         return 0

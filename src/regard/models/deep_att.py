@@ -73,6 +73,10 @@ class DeepAttSettings(ModelSettings):
     """Dropout on embeddings, on the hidden states that the next layer reads, and before the output (paper: 0.1)."""
 
     @property
+    def muon_rate(self) -> float:
+        return 0.005  # f passes through many linear maps, which grow with Muon's steps: 0.02 diverges (docs/log.md)
+
+    @property
     def joined_width(self) -> int:
         """Width of the top states of the encoder: h and f of both columns."""
         return COLUMNS * (1 + LSTM.gates) * self.width

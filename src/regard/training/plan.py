@@ -69,16 +69,17 @@ def table(plan: Sequence[PlannedSetting]) -> list[str]:
 
 
 def choose_learning_rate(
-    learning_rate: float, warmup_steps: int, cooldown: float, *, muon: bool = False
+    learning_rate: float, warmup_steps: int, cooldown: float, *, muon: bool = False, muon_rate: float = 0.02
 ) -> Iterator[PlannedSetting]:
     """Settings of optimizer and learning rate: a short warm-up, a constant rate, and a cooldown at the end.
 
-    `cooldown`: the share of the cooldown in all steps; `muon`: whether Muon trains the matrices.
+    `cooldown`: the share of the cooldown in all steps; `muon`: whether Muon trains the matrices, with
+    the rate `muon_rate`.
     """
     reason = "a rate at which networks of this kind train stably"
     if muon:
         yield PlannedSetting("train.optimizer", "muon", "needs about half as many steps as Adam")
-        yield PlannedSetting("train.muon_learning_rate", 0.02, "for the matrices that Muon trains")
+        yield PlannedSetting("train.muon_learning_rate", muon_rate, "for the matrices that Muon trains")
         reason = "for embeddings, norms and biases, which Adam trains"
     yield PlannedSetting("train.learning_rate", learning_rate, reason)
     yield PlannedSetting("train.warmup_steps", warmup_steps, "a short warm-up is enough because gradients are clipped")

@@ -139,7 +139,7 @@ def test_bytenet_gets_characters_and_is_planned_in_them():
 
 def test_deep_att_is_trained_by_muon_at_the_size_of_its_preset():
     recipe = resolve(PairFacts(29_000, 60.0), given={"model": {"arch": "deep-att"}})
-    assert recipe.train.optimizer == "muon"
+    assert (recipe.train.optimizer, recipe.train.muon_learning_rate) == ("muon", 0.005)
     assert (recipe.model.width, recipe.model.embedding_width, recipe.model.encoder_layers) == (128, 256, 5)
 
 

@@ -55,7 +55,7 @@ def make_plan(examples: PictureExamples[Captioned], machine: Machine, given: Tab
     choices += [
         batch,
         *choose_precision(machine),
-        *choose_learning_rate(2e-3 if muon else 1e-3, 100, 0.4, muon=muon),
+        *choose_learning_rate(2e-3 if muon else 1e-3, 100, 0.4, muon=muon, muon_rate=model.muon_rate),
         *choose_length(epoch, validate_every=every, patience=12, max_steps=most),
     ]
     return leave_given(choices, given)

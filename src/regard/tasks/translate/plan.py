@@ -74,7 +74,7 @@ def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[Planne
     is_adam = train.get("optimizer") == "adam" or sharded  # Muon needs whole matrices
     muon = preset.suits_muon and not is_adam
     warmup = 30 if muon and corpus.pairs < 100_000 else 100
-    choices += choose_learning_rate(3e-3 if muon else 1e-3, warmup, 0.3, muon=muon)
+    choices += choose_learning_rate(3e-3 if muon else 1e-3, warmup, 0.3, muon=muon, muon_rate=preset.muon_rate)
     if corpus.pairs < 500_000:
         growing = "dropout and subword regularization grow: a model that has learned nothing cannot overfit"
         choices.append(PlannedSetting("train.regularization_warmup", 3000, growing))
