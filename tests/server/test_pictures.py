@@ -8,11 +8,15 @@ import pytest
 from pydantic import Field
 
 from regard import tasks
+from regard.data.drawings import read_drawings
+from regard.data.pictures import to_png
 from regard.registry import TASKS
+from regard.tasks import api
 from regard.tasks.api import FieldError, PictureRequest, decode_picture
 from tests.server.fakes import FakeRun, FakeRuns, client_of
 
-CONTENT = bytes(range(256)) * 8
+CONTENT = to_png(read_drawings("valid")[0].draw(60))
+SMALL = to_png(read_drawings("valid")[0].draw(2))
 TEXT = base64.b64encode(CONTENT).decode()
 
 
@@ -58,19 +62,21 @@ def message(answer):
 
 def test_base64_and_data_urls(client):
     answer = client.post("/v1/measure", json={"pictures": TEXT, "nbest": 2}).json()
-    assert answer["results"] == [{"nbest": 2, "loud": False, "name": "", "bytes": 2048, "weight": 200.0}]
-    answer = client.post("/v1/measure", json={"pictures": [f"data:image/png;base64,{TEXT}", TEXT[:8]]}).json()
-    assert [one["bytes"] for one in answer["results"]] == [2048, 6]
+    assert answer["results"] == [{"nbest": 2, "loud": False, "name": "", "bytes": len(CONTENT), "weight": 200.0}]
+    answer = client.post(
+        "/v1/measure", json={"pictures": [f"data:image/png;base64,{TEXT}", base64.b64encode(SMALL).decode()]}
+    ).json()
+    assert [one["bytes"] for one in answer["results"]] == [len(CONTENT), len(SMALL)]
 
 
 def test_files_in_a_form(client):
-    files = [("pictures", ("a.png", CONTENT)), ("pictures", ("b.png", b"abc"))]
+    files = [("pictures", ("a.png", CONTENT)), ("pictures", ("b.png", SMALL))]
     answer = client.post("/v1/measure", files=files, data={"nbest": "3", "loud": "true", "name": "17"}).json()
-    assert [one["bytes"] for one in answer["results"]] == [2048, 3]
+    assert [one["bytes"] for one in answer["results"]] == [len(CONTENT), len(SMALL)]
     assert answer["results"][0] | {"bytes": 0} == {"nbest": 3, "loud": True, "name": "17", "bytes": 0, "weight": 200.0}
     bad = client.post("/v1/measure", files=files, data={"nbest": "many"})
     assert message(bad) == (400, "nbest: Input should be a valid integer")
-    assert message(client.post("/v1/measure", files=[("picture", ("a.png", b"abc"))])) == (
+    assert message(client.post("/v1/measure", files=[("picture", ("a.png", SMALL))])) == (
         400,
         'picture: there is no such field; did you mean "pictures"?',
     )
@@ -80,7 +86,7 @@ def test_files_in_a_form(client):
 
 
 def test_limits(client):
-    assert message(client.post("/v1/measure", json={"pictures": [TEXT[:8]] * 4})) == (
+    assert message(client.post("/v1/measure", json={"pictures": [base64.b64encode(SMALL).decode()] * 4})) == (
         400,
         "pictures: at most 3 in one request, not 4",
     )
@@ -93,7 +99,19 @@ def test_limits(client):
 @pytest.mark.parametrize("text", ["", "äöü", "####", "data:image/png,abc", "data:image/png;base64,"])
 def test_what_is_not_base64_is_refused(text):
     with pytest.raises(FieldError, match=r"^pictures: "):
-        decode_picture(text)
+        _ = Request(pictures=text).picture
+    parts = Request(pictures=[TEXT, text]).split()
+    assert parts[0].picture == CONTENT
+    with pytest.raises(FieldError, match=r"^pictures\.1: "):
+        _ = parts[1].picture
+
+
+def test_the_header_of_a_picture_is_checked(monkeypatch):
+    with pytest.raises(FieldError, match=r"^pictures: not a picture in a known format"):
+        decode_picture(base64.b64encode(b"no picture").decode())
+    monkeypatch.setattr(api, "MOST_PIXELS", 3000)
+    with pytest.raises(FieldError, match=r"^pictures: at most 3,000 pixels, not 60 x 60; make it smaller"):
+        decode_picture(TEXT)
 
 
 def test_the_description_has_both_bodies(client):

@@ -34,12 +34,12 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
 from regard.config import SearchSettings
 from regard.config.recipe import describe
-from regard.errors import RegardError, SettingsError, nearest
+from regard.errors import CorpusError, RegardError, SettingsError, nearest
 
 if TYPE_CHECKING:
     from regard.run import Run
@@ -49,6 +49,8 @@ UNKNOWN_FIELD = "unknown_field"
 """Type of the validation error for an unknown field."""
 PICTURE_WEIGHT = 200.0
 """Room of a picture in a queue: that of a text with this number of characters."""
+MOST_PIXELS = 16_000_000
+"""Largest number of pixels of a picture in a request: decoding needs memory and time in proportion."""
 MAX_REPLY_TOKENS = 512
 """Upper limit of `max_tokens`: clients often ask for thousands, and a bad model may never stop by itself."""
 
@@ -148,12 +150,18 @@ class PictureRequest(TaskRequest):
         description="The content of a picture file (PNG, JPEG, GIF, WebP, BMP) in base64 or as a data URL; or a list."
     )
 
+    _field: str = PrivateAttr("pictures")
+
     def texts(self) -> tuple[str, list[str]]:
         return "pictures", []
 
     def split(self) -> list[Self]:
-        pictures = [self.pictures] if isinstance(self.pictures, str) else self.pictures
-        return [self.model_copy(update={"pictures": picture}) for picture in pictures]
+        if isinstance(self.pictures, str):
+            return [self]
+        parts = [self.model_copy(update={"pictures": picture}) for picture in self.pictures]
+        for place, part in enumerate(parts):
+            part._field = f"pictures.{place}"
+        return parts
 
     @property
     def weight(self) -> float:
@@ -163,20 +171,35 @@ class PictureRequest(TaskRequest):
     def picture(self) -> bytes:
         """The content of the file in a request that has exactly one picture, such as each that `split` returns."""
         assert isinstance(self.pictures, str)
-        return decode_picture(self.pictures)
+        return decode_picture(self.pictures, self._field)
+
+    def refusal(self, problem: str) -> FieldError:
+        """The error for a picture that cannot be used; it says which one of several pictures it is."""
+        return FieldError(self._field, problem)
 
 
-def decode_picture(text: str) -> bytes:
-    """The content of a picture file from base64 or a data URL."""
+def decode_picture(text: str, field: str = "pictures") -> bytes:
+    """The content of a picture file from base64 or a data URL. Of the picture, only the header is read.
+
+    What is not a picture, or has too many pixels, is an error that names the `field`.
+    """
+    from regard.data.pictures import read_size
+
     head, comma, rest = text.partition(",") if text.startswith("data:") else ("", "", text)
     if comma and not head.endswith(";base64"):
-        raise FieldError("pictures", "a data URL must hold base64 (data:image/png;base64,...)")
+        raise FieldError(field, "a data URL must hold base64 (data:image/png;base64,...)")
     try:
         content = base64.b64decode("".join(rest.split()), validate=True)
     except (binascii.Error, ValueError):  # ValueError: letters beyond ASCII
         content = b""
     if not content:
-        raise FieldError("pictures", "not the content of a file in base64; encode it, or send it in a form")
+        raise FieldError(field, "not the content of a file in base64; encode it, or send it in a form")
+    try:
+        rows, columns = read_size(content, field)
+    except CorpusError as error:
+        raise FieldError(field, str(error).removeprefix(f"{field}: ")) from None
+    if rows * columns > MOST_PIXELS:
+        raise FieldError(field, f"at most {MOST_PIXELS:,} pixels, not {columns:,} x {rows:,}; make it smaller")
     return content
 
 

@@ -202,15 +202,16 @@ def test_the_api_answers_like_the_captioner(captioner: Captioner) -> None:
     assert api.batch_key(sampled) != api.batch_key(request())
 
 
-def test_the_api_refuses_what_it_cannot_answer(captioner: Captioner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_api_refuses_what_it_cannot_answer(captioner: Captioner) -> None:
     text = base64.b64encode(b"no picture").decode()
     with pytest.raises(FieldError, match=r"^pictures: not a picture in a known format"):
         api.answer(captioner, [request(pictures=text)])
+    torn = base64.b64encode(CONTENT[:-40]).decode()
+    first, second = request(pictures=[request().pictures, torn]).split()
+    with pytest.raises(FieldError, match=r"^pictures\.1: a damaged picture"):
+        api.answer(captioner, [first, second])
     with pytest.raises(FieldError, match=r'^language: the model does not write "fr"; it knows en'):
         api.answer(captioner, [request(language="fr")])
-    monkeypatch.setattr(api, "MOST_PIXELS", 1000)
-    with pytest.raises(FieldError, match="at most 1,000 pixels, not 48 x 48; make it smaller"):
-        api.answer(captioner, [request()])
 
 
 def test_facts(folder: Path) -> None:

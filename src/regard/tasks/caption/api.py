@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
+from regard.errors import CorpusError
 from regard.tasks.api import FieldError, PictureRequest, SearchOptions
 
 if TYPE_CHECKING:
     from regard.run import Run
-    from regard.tasks.caption.captioner import Captioner
-
-MOST_PIXELS = 16_000_000
-"""Largest number of pixels of a picture in a request: decoding needs memory and time in proportion."""
+    from regard.tasks.caption.captioner import Caption, Captioner
 
 
 class Request(PictureRequest):
@@ -44,32 +44,25 @@ def answer(captioner: Captioner, requests: Sequence[Request]) -> list[dict[str, 
     if first.language and first.language not in captioner.languages:
         known = ", ".join(captioner.languages) or "one without a name"
         raise FieldError("language", f'the model does not write "{first.language}"; it knows {known}')
-    pictures = [_read(request) for request in requests]
-    captions = captioner.caption(pictures, language=first.language, nbest=first.nbest, **first.search.given())
+    pixels = np.stack([_read(captioner, request) for request in requests])
+    captions = captioner.caption_pixels(pixels, first.language, first.nbest, **first.search.given())
     return [
-        caption.as_dict() | (_look(captioner, picture, caption.text, caption.language) if request.look else {})
-        for request, picture, caption in zip(requests, pictures, captions, strict=True)
+        caption.as_dict() | (_look(captioner, request.picture, caption) if request.look else {})
+        for request, caption in zip(requests, captions, strict=True)
     ]
 
 
-def _read(request: Request) -> bytes:
-    """The content of the picture file in a request. Its header is checked, and nothing is decoded yet."""
-    from regard.data.pictures import read_size
-    from regard.errors import CorpusError
-
-    content = request.picture
+def _read(captioner: Captioner, request: Request) -> NDArray[np.uint8]:
+    """The picture of a request in the size that the model reads."""
     try:
-        rows, columns = read_size(content, "")
-    except CorpusError as error:
-        raise FieldError("pictures", str(error).removeprefix(": ")) from None
-    if rows * columns > MOST_PIXELS:
-        raise FieldError("pictures", f"at most {MOST_PIXELS:,} pixels, not {columns:,} x {rows:,}; make it smaller")
-    return content
+        return captioner.read([request.picture])[0]
+    except CorpusError as error:  # a damaged picture
+        raise request.refusal(str(error).removeprefix("picture 1: ")) from None
 
 
-def _look(captioner: Captioner, picture: bytes, text: str, language: str) -> dict[str, Any]:
+def _look(captioner: Captioner, picture: bytes, caption: Caption) -> dict[str, Any]:
     from regard.tasks.caption.inspect import look_at, show_picture
 
-    found = look_at(captioner, picture, text, language)
+    found = look_at(captioner, picture, caption.text, caption.language)
     shown = {name: found[name] for name in ("words", "maps") if name in found}
     return shown | {"picture": show_picture(picture, captioner.recipe.pictures, largest=256)}
