@@ -3,8 +3,8 @@
 The page also imports JavaScript modules of `regard.pages`, so the files of both folders are served under /page/. A task
 may have views of its own in a folder `page/`, which is served under /page/<task>/. Its module view.js exports `views`,
 a table from the names of views to { title, load }; `load` returns a promise of a function (app, models) that makes the
-view. Its style sheets are added to the page. A requested address is looked up in a table; it is never used as a path
-in the file system.
+view. With a function `fits`, only the models for which it returns true can be chosen in the view. The style sheets of a
+task are added to the page. A requested address is looked up in a table; it is never used as a path in the file system.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ async function start() {
     const [models, tasks, limit] = await Promise.all([api.models(), api.tasks(), api.limit()]);
     document.getElementById("served").textContent = `${plural(models.length, "model")} served.`;
     const views = await viewsOf(tasks, models);
-    if (models.length) showViews(makeApp(views, limit), views);
+    if (Object.keys(views).length) showViews(makeApp(views, limit), views);
     else main.replaceChildren(html("p", { class: "nothing" }, "No model is served here."));
   } catch (error) {
     main.replaceChildren(notice.node);

@@ -14,7 +14,8 @@ const tell = (tagged) => spansOf(tagged) || tagged.tags.join(", ");
 
 const ask = (...asked) => api.explain("tag", ...asked);
 const views = {
-  tag: { title: "Tag", load: async () => (app, all) => readingView(all, WORDS, { ask, draw, tell }) },
+  // Runs that read frames are not for the page.
+  tag: { title: "Tag", fits: ({ facts }) => !facts?.frame_width, load: async () => (app, all) => readingView(all, WORDS, { ask, draw, tell }) },
 };
 
 export { views };
