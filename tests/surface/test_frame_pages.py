@@ -16,7 +16,8 @@ def timelines(**changes: Any) -> dict[str, Any]:
         "correct": [["rest", 0, 5], [HOSTILE, 5, 10]],
         "predicted": [["rest", 0, 4], [HOSTILE, 4, 9], ["rest", 9, 10]],
         "right": 0.8,
-        "sure": [0.9, 0.5, 0.8, 0.9, 1.0],
+        "measure": "probability",
+        "shares": [0.9, 0.5, 0.8, 0.9, 1.0],
         "curves": [[0.0, 1.0, -1.0, 2.0, 0.5], [0.1, 0.2, 0.3, 0.4, 0.5]],
     }
     return {"labels": ["rest", HOSTILE], "series": [line | changes]}
@@ -62,7 +63,7 @@ def test_an_inspected_series(show_page: Show) -> None:
 
 
 def test_without_correct_labels_or_influence_it_still_shows(show_page: Show) -> None:
-    data = inspected(timelines=timelines(correct=[], right=None, curves=[], sure=[0.9]))
+    data = inspected(timelines=timelines(correct=[], right=None, curves=[], shares=[0.9]))
     for segment in data["tagged"]["segments"]:
         del segment["influence"]
     page = show_page("frames", data, viewport=PHONE, scheme="dark")

@@ -11,6 +11,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,8 @@ from regard.files import opened, read_lines, split_suffix
 FORMATS = ".npz .parquet .csv, or a folder of such files or of numbered pictures"
 ARRAYS = ("frames", "labels", "lengths")
 """The arrays in a .npz file."""
+INPUT = "frames"
+"""What error messages call series from a program."""
 LABEL, SERIES = "label", "series"
 """Columns of a table: the label of a frame, and the name of its series."""
 IGNORED = ("time", "timestamp")
@@ -49,6 +52,27 @@ class Series(NamedTuple):
     frames: FrameValues
     labels: tuple[str, ...] = ()
     name: str = ""
+
+    @property
+    def content(self) -> str:
+        """A text that differs between series with different frames."""
+        return blake2b(self.frames.tobytes(), digest_size=16).hexdigest()
+
+
+def take_series(values: Any, place: int) -> Series:
+    """Make a series of an array [T, F], or of nested lists, from a program. `place`: its index, for error messages."""
+    if isinstance(values, Series):
+        return values
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise CorpusError(INPUT, f"series {place}: frames of different widths; give an array [T, F]") from None
+    frames = to_frames(array, INPUT, f"series {place}")
+    if frames.ndim != 2 or not frames.size:
+        raise CorpusError(INPUT, f"series {place}: give an array [T, F] with at least one frame")
+    if not np.isfinite(frames).all():
+        raise CorpusError(INPUT, f"series {place}: holds values that are not finite; repair or remove such frames")
+    return Series(frames, (), str(place))
 
 
 def holds_frames(path: str | Path) -> bool:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from regard.tasks.tag.frames.data import label_runs
 from regard.tasks.tag.frames.scores import edit_score, matches, score_frames
+from regard.tasks.timelines import label_runs
 
 
 def runs(text):

@@ -4,8 +4,8 @@ import { html, svg, isNumber, number, plural, linear, ticks, line, shorten, text
 const TONES = 10;
 const LEFT = 76;
 const [TITLE, GAP] = [0, 9];
-const HEIGHTS = { signal: 58, correct: 20, predicted: 20, mistakes: 5, sure: 26 };
-const NAMES = { signal: "signal", correct: "correct", predicted: "predicted", sure: "probability" };
+const HEIGHTS = { signal: 58, correct: 20, predicted: 20, mistakes: 5, shares: 26 };
+const NAMES = { signal: "signal", correct: "correct", predicted: "predicted" };
 const percent = (share) => `${number(100 * share, share > 0.995 || share < 0.1 ? 1 : 0)} %`;
 const toneOf = (labels, label) => `tone tone-${Math.max(0, labels.indexOf(label)) % TONES}`;
 const labelAt = (runs, frame) => (runs ?? []).find(([, start, end]) => start <= frame && frame < end)?.[0];
@@ -49,19 +49,19 @@ function signal(curves, x, frames, y, height) {
     d: line(curve.map((value, index) => [place(index, curve.length), scale(value)])) })));
 }
 
-function certainty(sure, x, frames, y, height) {
+function area(shares, x, frames, y, height) {
   const scale = linear([0, 1], [y + height, y]);
-  const points = sure.map((share, index) => [x(((index + 0.5) * frames) / sure.length), scale(share)]);
+  const points = shares.map((share, index) => [x(((index + 0.5) * frames) / shares.length), scale(share)]);
   const closed = [[x(0), y + height], [x(0), points[0][1]], ...points, [x(frames), points.at(-1)[1]], [x(frames), y + height]];
-  return svg("g", {}, svg("path", { class: "sure-area", d: `${line(closed)}Z` }),
+  return svg("g", {}, svg("path", { class: "share-area", d: `${line(closed)}Z` }),
     svg("line", { class: "base", x1: x(0), x2: x(frames), y1: y + height, y2: y + height }));
 }
 
 // The rows that a series has, from top to bottom, with their places.
-function rowsOf({ curves, correct, sure }) {
-  const names = ["signal", "correct", "predicted", "mistakes", "sure"].filter((name) => ({
+function rowsOf({ curves, correct, shares }) {
+  const names = ["signal", "correct", "predicted", "mistakes", "shares"].filter((name) => ({
     signal: listOf(curves).length, correct: listOf(correct).length, mistakes: listOf(correct).length,
-    sure: listOf(sure).length > 1, predicted: true,
+    shares: listOf(shares).length > 1, predicted: true,
   })[name]);
   let y = TITLE;
   return names.map((name) => {
@@ -72,7 +72,7 @@ function rowsOf({ curves, correct, sure }) {
 }
 
 function lineNode(series, labels, width) {
-  const { frames, correct, predicted, curves, sure } = series;
+  const { frames, correct, predicted, curves, shares, measure } = series;
   const [x, rows] = [linear([0, frames], [LEFT, width]), rowsOf(series)];
   const floor = rows.at(-1).y + rows.at(-1).height;
   const draw = {
@@ -81,14 +81,15 @@ function lineNode(series, labels, width) {
     predicted: ({ y, height }) => band(predicted, labels, x, y, height),
     mistakes: ({ y, height }) => svg("g", {}, mistakes(correct, predicted).map(([start, end]) =>
       svg("rect", { class: "mistake", x: x(start), y, width: Math.max(x(end) - x(start), 1), height }))),
-    sure: ({ y, height }) => certainty(sure, x, frames, y, height),
+    shares: ({ y, height }) => area(shares, x, frames, y, height),
   };
+  const nameOf = (name) => (name === "shares" ? measure : NAMES[name]);
   const marks = ticks(0, frames, width < 500 ? 3 : 8).filter((mark) => mark <= frames);
   const crosshair = svg("line", { class: "crosshair", y1: 0, y2: floor });
   const said = isNumber(series.right) ? `${percent(series.right)} of ${plural(frames, "frame")} right` : plural(frames, "frame");
   const node = svg("svg", { role: "img", viewBox: `0 0 ${width} ${floor + 24}`, "aria-label": `${series.name}: ${said}` },
-    rows.map((row) => [draw[row.name](row), NAMES[row.name] && svg("text",
-      { class: "tick", x: LEFT - 12, y: row.y + row.height / 2 + 4, "text-anchor": "end" }, NAMES[row.name])]),
+    rows.map((row) => [draw[row.name](row), nameOf(row.name) && svg("text",
+      { class: "tick", x: LEFT - 12, y: row.y + row.height / 2 + 4, "text-anchor": "end" }, nameOf(row.name))]),
     marks.map((mark) => [
       svg("line", { class: "tick-line", x1: x(mark), x2: x(mark), y1: floor + 3, y2: floor + 7 }),
       svg("text", { class: "tick", x: x(mark), y: floor + 20, "text-anchor": mark === frames ? "end" : "middle" },
@@ -98,9 +99,10 @@ function lineNode(series, labels, width) {
 }
 
 // The labels at one frame, in words.
-function describe({ frames, correct, predicted, sure }, frame) {
-  const share = listOf(sure).length ? sure[Math.min(sure.length - 1, Math.floor((frame * sure.length) / frames))] : null;
-  const given = `predicted ${labelAt(predicted, frame)}${isNumber(share) ? `, probability about ${percent(share)}` : ""}`;
+function describe({ frames, correct, predicted, shares, measure }, frame) {
+  const count = listOf(shares).length;
+  const share = count ? shares[Math.min(count - 1, Math.floor((frame * count) / frames))] : null;
+  const given = `predicted ${labelAt(predicted, frame)}${isNumber(share) ? `, ${measure} about ${percent(share)}` : ""}`;
   const right = labelAt(correct, frame);
   return `Frame ${number(frame)}: ${right === undefined ? "" : `correct ${right}, `}${given}.`;
 }

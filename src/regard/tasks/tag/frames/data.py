@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from regard.tasks import single_file
 from regard.tasks.dataset import HELD_OUT, Log, Parts, hold_out, new_store, require_train, store_parts
 from regard.tasks.tag.data import TagBatch
 from regard.tasks.tag.settings import TagSettings
+from regard.tasks.timelines import label_runs
 
 FEW = 20
 """With fewer series, blocks of them are held out, not whole series."""
@@ -53,23 +53,6 @@ def make_frames(
     return TagBatch(torch.from_numpy(frames_BTF), mask_BT1, torch.from_numpy(target_BT), index_B)
 
 
-class LabelRun(NamedTuple):
-    """Consecutive frames with the same label."""
-
-    label: str
-    start: int
-    end: int
-
-
-def label_runs(labels: Sequence[str]) -> Iterator[LabelRun]:
-    """Yield the longest stretches of frames with the same label, in order."""
-    start = 0
-    for label, group in groupby(labels):
-        end = start + sum(1 for _ in group)
-        yield LabelRun(label, start, end)
-        start = end
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Held-out parts
 
@@ -84,12 +67,7 @@ def hold_out_frames(
     needs_parts = not data.valid
     if needs_parts and sum(map(len, found)) < FEW:
         return _hold_out_blocks(data, found, read, gap, seed)
-    return hold_out(data, found, read, _content, "series", seed)
-
-
-def _content(series: Series) -> str:
-    """A text that is different for series with different frames."""
-    return blake2b(series.frames.tobytes(), digest_size=16).hexdigest()
+    return hold_out(data, found, read, lambda series: series.content, "series", seed)
 
 
 def _hold_out_blocks(

@@ -11,7 +11,7 @@ from regard.layers.hooks import trace
 from regard.run import Run
 from regard.tasks.dataset import Log
 from regard.tasks.tag.frames.data import make_frames
-from regard.tasks.tag.frames.report import timeline
+from regard.tasks.tag.frames.report import series_timeline
 from regard.tasks.tag.frames.tagger import FrameTagger, TaggedSeries, load
 from regard.tasks.tag.tagger import LONGEST_EXPLAINED
 
@@ -46,7 +46,7 @@ def inspect(
         "run": run.folder.name,
         "version": __version__,
         "model": {"arch": run.recipe.model.arch},
-        "timelines": {"labels": list(tagger.labels), "series": [timeline(one, answer, tagger)]},
+        "timelines": {"labels": list(tagger.labels), "series": [series_timeline(one, answer, tagger)]},
         "tagged": {"segments": tagged.as_dict()["segments"], "width": tagger.width},
         "attention": attention_between(tagger, one.frames, tagged),
     }

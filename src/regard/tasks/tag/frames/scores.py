@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from regard.tasks.tag.frames.data import LabelRun, label_runs
 from regard.tasks.tag.scores import score_tags
+from regard.tasks.timelines import LabelRun, label_runs
 
 OVERLAPS = (0.1, 0.25, 0.5)
 """Smallest overlaps of F1@10, F1@25 and F1@50."""

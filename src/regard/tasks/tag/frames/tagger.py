@@ -14,18 +14,17 @@ from numpy.typing import NDArray
 from regard.config import Recipe
 from regard.data.batches import in_batches
 from regard.data.frame_store import Normalization
-from regard.data.series import FrameValues, Series, read_series, require_width, to_frames
-from regard.errors import CorpusError, RunError
+from regard.data.series import INPUT, FrameValues, Series, read_series, require_width, take_series
+from regard.errors import RunError
 from regard.models import base
 from regard.run import Run
 from regard.tasks.tag.data import windows
-from regard.tasks.tag.frames.data import label_runs, make_frames
+from regard.tasks.tag.frames.data import make_frames
 from regard.tasks.tag.frames.scores import FrameScores, score_frames
+from regard.tasks.timelines import label_runs
 
 MOST_EXPLAINED = 64
 """Maximum number of numbers per frame for which their influence is computed."""
-INPUT = "frames"
-"""What error messages call the input from a program."""
 
 
 class FrameLabels(NamedTuple):
@@ -111,7 +110,7 @@ class FrameTagger:
             require_width(found, self.width, series, "the run")
             return found
         several = isinstance(series, list | tuple) and not isinstance(series, Series)
-        found = [self._take(one, place) for place, one in enumerate(series if several else [series])]
+        found = [take_series(one, place) for place, one in enumerate(series if several else [series])]
         require_width(found, self.width, INPUT, "the run")
         return found
 
@@ -160,20 +159,6 @@ class FrameTagger:
 
         whole_T = log_probability(None)
         return np.stack([whole_T - log_probability(place) for place in range(self.width)], axis=1)
-
-    def _take(self, values: SeriesLike, place: int) -> Series:
-        if isinstance(values, Series):
-            return values
-        try:
-            array = np.asarray(values)
-        except ValueError:
-            raise CorpusError(INPUT, f"series {place}: frames of different widths; give an array [T, F]") from None
-        frames = to_frames(array, INPUT, f"series {place}")
-        if frames.ndim != 2 or not frames.size:
-            raise CorpusError(INPUT, f"series {place}: give an array [T, F] with at least one frame")
-        if not np.isfinite(frames).all():
-            raise CorpusError(INPUT, f"series {place}: holds values that are not finite; repair or remove such frames")
-        return Series(frames, (), str(place))
 
     def _join(self, series: Series, answer: FrameLabels, explain: bool) -> TaggedSeries:
         labels = tuple(self.labels[number] for number in answer.best_T.tolist())
