@@ -1,9 +1,10 @@
-"""Labels of the frames of real series, beside a classifier of windows (scikit-learn) on the same files, in one run.
+"""Labels of frames and of whole series, beside classifiers of scikit-learn on the same files, in one run.
 
-The series are inside the package aeon: activities of BasicMotions joined end to end, and an artificial
-electrocardiogram with rare anomalies. Train and test parts are those of aeon; a part of the training series is held out
-for validation, on which both sides choose: Regard its weights, scikit-learn the window, the model and the filter. The
-test part is labeled once. Both are scored by Regard's scores; tests compare those with the papers.
+The series are inside the package aeon. Labels of frames: activities of BasicMotions joined end to end, beside a
+classifier of windows. Labels of series: speakers of JapaneseVowels, beside a classifier of statistics. Train and test
+parts are those of aeon; a part of the training series is held out for validation, on which both sides choose: Regard
+its weights, scikit-learn the window, the model and the filter. The test part is labeled once. Frames are scored by
+Regard's scores on both sides.
 
     make bench-frames       (python benchmarks/frames.py [--series motions] [--minutes 1] [--no-test])
 """
@@ -24,12 +25,13 @@ from multi30k import HERE, OUT
 from peers.environment import series_python
 from regard.config import PictureSettings
 from regard.data.series import Series, read_series
+from regard.run import Run
 from regard.tasks import load
 from regard.tasks.tag.frames.scores import score_frames
 from regard.tasks.tag.frames.tagger import FrameTagger
 from regard.tasks.train import resolve, start
 
-FRAMES = ("motions", "heartbeats")
+NAMES = ("motions", "vowels")
 SHOWN = ("accuracy", "f1", "segment_f1", "edit")
 
 
@@ -37,7 +39,7 @@ def main() -> None:
     """Train and score, print the table, write benchmarks/out/frames.json."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT / "frames", metavar="DIR", help="for the series and the runs")
-    parser.add_argument("--series", nargs="+", default=FRAMES, choices=FRAMES, metavar="NAME")
+    parser.add_argument("--series", nargs="+", default=NAMES, choices=NAMES, metavar="NAME")
     parser.add_argument("--minutes", type=float, default=1.0, metavar="N", help="minutes of CPU time of a training")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--no-test", action="store_true", help="score the validation part, for tuning")
@@ -46,8 +48,10 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     facts = peer("write", options.out)
     print(f"aeon {facts['aeon']}; its Daphnet_S06R02E0 has {facts['daphnet']}: with one label, nothing can be learned")
-    rows = [row for name in options.series for row in compare(name, options)]
+    rows = compare("motions", options) if "motions" in options.series else []
     show(rows)
+    if "vowels" in options.series:
+        rows += classify("vowels", options)
     (options.out / "frames.json").write_text(json.dumps([facts, *rows], indent=1) + "\n", encoding="utf-8")
 
 
@@ -78,18 +82,40 @@ def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def regard_side(name: str, series: list[Series], options: argparse.Namespace) -> dict[str, Any]:
-    """Train by the plan, and label the series."""
-    folder = options.out / f"run-{name}"
-    shutil.rmtree(folder, ignore_errors=True)
-    parts: dict[str, Any] = {key: [{"source": str(options.out / f"{name}-{key}.npz")}] for key in ("train", "valid")}
-    train = {"seed": options.seed, "max_minutes": options.minutes, "clock": "processor"}
-    run = start(resolve({"data": {"task": "tag", **parts}, "train": train}, overrides=options.set), folder)
+    """Train by the plan, and label the frames of the series."""
+    run = train("tag", name, options)
     tagger = load(run)
     assert isinstance(tagger, FrameTagger)
     given = [list(one.labels) for one in tagger.tag(series)]
     about = f"Regard, {run.card['arch']}, {run.card['parameters']:,} parameters"
     training = {key: run.card["training"][key] for key in ("seconds", "step", "best_step")}
     return scored(name, about, series, given) | training
+
+
+def train(task: str, name: str, options: argparse.Namespace) -> Run:
+    folder = options.out / f"run-{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    parts: dict[str, Any] = {key: [{"source": str(options.out / f"{name}-{key}.npz")}] for key in ("train", "valid")}
+    settings = {"seed": options.seed, "max_minutes": options.minutes, "clock": "processor"}
+    return start(resolve({"data": {"task": task, **parts}, "train": settings}, overrides=options.set), folder)
+
+
+def classify(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of both sides for labels of whole series."""
+    run = train("classify", name, options)
+    part = "valid" if options.no_test else "test"
+    series = read_series(options.out / f"{name}-{part}.npz", PictureSettings(), labeled="series")
+    given = [one.label for one in load(run).classify(series)]
+    accuracy = sum(one.labels == (label,) for one, label in zip(series, given, strict=True)) / len(series)
+    about = f"Regard, {run.card['arch']}, {run.card['parameters']:,} parameters"
+    rows: list[dict[str, Any]] = [{"series": name, "system": about, "accuracy": accuracy}]
+    if not options.no_test:
+        found = peer("classify", options.out, name)
+        rows.append({"series": name, "system": f"{found['model']} of statistics", **found})
+    print(f"\n{'':12}{'':58}{'accuracy':>9}")
+    for row in rows:
+        print(f"{name:12}{row['system']:58}{row['accuracy']:9.1%}")
+    return rows
 
 
 def scored(name: str, system: str, series: list[Series], given: list[list[str]]) -> dict[str, Any]:

@@ -48,7 +48,6 @@ def write(folder: Path) -> None:
         for part, (frames, names) in parts.items():
             made = one_each(frames, names) if name == "vowels" else joined(frames, names, 1 + (part != "test"), chance)
             np.savez(folder / f"{name}-{part}.npz", **made)
-    write_heartbeats(inside / "UnitTest", folder)
     rows = read_csv(inside / "Daphnet_S06R02E0" / "S06R02E0.csv")
     anomalies = int((rows[:, -1] == 1).sum())
     print(json.dumps({"daphnet": {"frames": len(rows), "anomalies": anomalies}, "aeon": aeon.__version__}))
@@ -75,14 +74,6 @@ def joined(series: Sequence[Any], labels: Sequence[str], times: int, chance: np.
 def one_each(series: Sequence[Any], labels: Sequence[str]) -> Arrays:
     frames = np.concatenate(series).astype(np.float32)
     return {"frames": frames, "labels": np.array(labels), "lengths": np.array(list(map(len, series)))}
-
-
-def write_heartbeats(inside: Path, folder: Path) -> None:
-    """An artificial electrocardiogram with three anomalies in 10,000 frames; the last third is for validation."""
-    train, test = (read_csv(inside / f"ecg-diff-count-3_{part}.csv") for part in ("TRAIN_A", "TEST"))
-    for part, rows in {"train": train[:7000], "valid": train[7100:], "test": test}.items():
-        labels = np.array(["normal", "anomaly"])[rows[:, 1].astype(int)]
-        np.savez(folder / f"heartbeats-{part}.npz", frames=rows[:, :1].astype(np.float32), labels=labels)
 
 
 def read_csv(path: Path) -> Any:

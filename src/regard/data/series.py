@@ -80,6 +80,13 @@ def holds_frames(path: str | Path) -> bool:
     return split_suffix(path)[0] in _READERS or Path(path).is_dir()
 
 
+def holds_series(path: str | Path) -> bool:
+    """Whether a path is a file that can only have series, or a folder with such files."""
+    path = Path(path)
+    inside = path.iterdir() if path.is_dir() else [path]
+    return any(one.suffix.lower() in (".npz", ".parquet") for one in inside)
+
+
 def read_series(path: str | Path, pictures: PictureSettings, *, labeled: str = "") -> list[Series]:
     """Read all series of a file or folder in one of `FORMATS`.
 

@@ -203,6 +203,26 @@ def decode_picture(text: str, field: str = "pictures") -> bytes:
     return content
 
 
+Frames = list[list[float]]
+"""A series of frames in a request: for each frame, its numbers."""
+FRAMES_HELP = "A series of frames, each a list of numbers, or a list of series; for runs that read frames."
+LARGEST_NUMBER = 3e38
+"""Largest absolute value of a number of a frame: frames become 32-bit floats."""
+
+
+def divide_series(frames: Frames | list[Frames] | None, field: str = "frames") -> list[Frames]:
+    """The series in the field of a request that has one series or several. Frames of unequal widths are an error."""
+    given: Any = frames or []
+    several = bool(given) and bool(given[0]) and isinstance(given[0][0], list)
+    found: list[Frames] = given if several else [given]
+    for place, one in enumerate(found):
+        if not one or not one[0] or any(len(frame) != len(one[0]) for frame in one):
+            raise FieldError(field, f"series {place} needs frames with equal numbers of values, and at least one")
+        if any(abs(value) > LARGEST_NUMBER for frame in one for value in frame):
+            raise FieldError(field, f"series {place} has a number that is too large for a 32-bit float")
+    return found
+
+
 class ConversationRequest(TaskRequest):
     """Request for the next reply in a conversation."""
 

@@ -1,4 +1,4 @@
-"""The task "classify": label documents or pictures, and show where the model looked."""
+"""The task "classify": label documents, pictures or series of frames, and show where the model looked."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from regard.tasks import Task
 
 TASK = Task(
     name="classify",
-    help="label documents or pictures",
-    does="classifies documents or pictures",
+    help="label documents, pictures or series",
+    does="classifies documents, pictures or series",
     model_kind="classifier",
     predictor="Classifier",
     module="classifier",
     command="classify",
     commands={
-        "classify": "label documents or pictures, and show what had the most attention",
+        "classify": "label documents, pictures or series, and show what had the most attention",
         "evaluate": "accuracy, F1 and calibration of a classifier on labeled examples",
     },
     settings="ClassifySettings",
-    variants={"picture_channels": "pictures"},
+    variants={"picture_channels": "pictures", "frame_width": "frames"},
+    files=("normalization.json",),
     reads_pictures=True,
     defaults={
         "model": {"arch": "han"},

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
-from regard.tasks.api import PICTURE_WEIGHT, FieldError, InspectRequest, TaskRequest, decode_picture
+from regard.tasks.api import (
+    FRAMES_HELP,
+    PICTURE_WEIGHT,
+    FieldError,
+    Frames,
+    InspectRequest,
+    TaskRequest,
+    decode_picture,
+    divide_series,
+)
 
 if TYPE_CHECKING:
     from regard.run import Run
     from regard.tasks.classify.classifier import Classifier
 
+FACTS = ("picture_height", "picture_width", "frame_width")
+"""Sizes of a run that a client needs to know."""
+
 
 class Request(TaskRequest):
-    """Assign labels to one text or picture, or to several, and return the probability of each label."""
+    """Assign labels to one text, picture or series, or to several, and return the probability of each label."""
 
     q: str | list[str] | None = Field(None, description="The text, or a list of texts; for runs that read documents.")
     pictures: str | list[str] | None = Field(
@@ -23,19 +36,33 @@ class Request(TaskRequest):
         description="The content of a picture file (PNG, JPEG, GIF, WebP, BMP) in base64 or as a data URL; or a list. "
         "For runs that read pictures.",
     )
-    explain: bool = Field(False, description="Add the attention weights of sentences and words, or of patches.")
+    frames: Frames | list[Frames] | None = Field(None, description=FRAMES_HELP)
+    explain: bool = Field(False, description="Add the attention weights of words, of patches or of frames.")
 
     @model_validator(mode="after")
     def _has_one_kind(self) -> Self:
-        if (self.q is None) == (self.pictures is None):
-            raise FieldError("q", "send texts (q) or pictures, and not both")
+        if sum(given is not None for given in (self.q, self.pictures, self.frames)) != 1:
+            raise FieldError("q", "send texts (q), pictures or frames, and only one of them")
         return self
 
-    def texts(self) -> tuple[str, list[str]]:
+    @property
+    def given(self) -> str:
+        """The name of the field that the request has."""
+        return next(name for name in ("q", "pictures", "frames") if getattr(self, name) is not None)
+
+    def texts(self) -> tuple[str, list[Any]]:
+        if self.frames is not None:
+            return "frames", [list(chain.from_iterable(one)) for one in divide_series(self.frames)]
         texts = [self.q] if isinstance(self.q, str) else self.q
         return ("pictures", []) if texts is None else ("q", texts)
 
+    @property
+    def limits(self) -> tuple[str, str]:
+        return super().limits if self.frames is None else ("series", "numbers")
+
     def split(self) -> list[Self]:
+        if self.frames is not None:
+            return [self.model_copy(update={"frames": one}) for one in divide_series(self.frames)]
         name, given = ("q", self.q) if self.pictures is None else ("pictures", self.pictures)
         several = given if isinstance(given, list) else [given]
         return [self.model_copy(update={name: one}) for one in several]
@@ -45,15 +72,17 @@ class Request(TaskRequest):
         return super().weight if self.pictures is None else PICTURE_WEIGHT
 
     def content(self, classifier: Classifier) -> Any:
-        """What the classifier reads, in a request that has exactly one text or picture."""
-        given, reader = "q" if self.pictures is None else "pictures", classifier.reader
-        if given != reader.field:
-            raise FieldError(given, f"this run classifies {reader.unit}; send them in the field {reader.field}")
-        return self.q if self.pictures is None else decode_picture(str(self.pictures))
+        """What the classifier reads, in a request that has exactly one text, picture or series."""
+        reader = classifier.reader
+        if self.given != reader.field:
+            raise FieldError(self.given, f"this run classifies {reader.unit}; send them in the field {reader.field}")
+        if self.pictures is not None:
+            return decode_picture(str(self.pictures))
+        return self.q if self.frames is None else self.frames
 
 
 def batch_key(request: Request) -> Hashable:
-    return request.explain
+    return request.explain, request.given, len(request.frames[0]) if request.frames else 0
 
 
 def answer(classifier: Classifier, requests: Sequence[Request]) -> list[dict[str, Any]]:
@@ -72,5 +101,5 @@ def inspect(classifier: Classifier, run: Run, request: InspectRequest) -> dict[s
 
 
 def facts(run: Run) -> dict[str, Any]:
-    """The size of the pictures that a run reads; nothing for documents."""
-    return {name: size for name, size in run.sizes.items() if name in ("picture_height", "picture_width")}
+    """The size of the pictures or frames that a run reads; nothing for documents."""
+    return {name: size for name, size in run.sizes.items() if name in FACTS}

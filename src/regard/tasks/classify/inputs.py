@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from regard.config import Recipe
 from regard.data.batches import DocumentBatch, Index
+from regard.data.series import holds_series
 from regard.data.store import Ids, StorePart
 from regard.errors import CorpusError, nearest
 from regard.layers.hooks import AttentionTrace
@@ -40,21 +41,28 @@ from regard.training.plan import PlannedSetting
 
 LABEL_COLUMNS = ("label", "labels", "category")
 """Possible names of the column with the label, in files of labeled examples of every kind."""
+KINDS = {"picture_channels": "pictures.data", "frame_width": "frames.data"}
+"""The module of a kind of input, by the size that only runs of this kind store."""
 
 
 def kind_of(recipe: Recipe) -> Any:
     """The module of the kind of input that a recipe for a new run is for."""
-    is_picture = recipe.pictures.images or any(is_collection(corpus.source) for corpus in recipe.data.train)
+    sources = [corpus.source for corpus in recipe.data.train]
+    if any(map(holds_series, sources)) and not recipe.pictures.images:
+        return _module("frames.data")
+    is_picture = recipe.pictures.images or any(map(is_collection, sources))
     return _module("pictures.data" if is_picture else "documents")
 
 
 def kind_of_run(run: Run) -> Any:
     """The module of the kind of input of a run."""
-    return _module("pictures.data" if "picture_channels" in run.sizes else "documents")
+    return _module(next((module for size, module in KINDS.items() if size in run.sizes), "documents"))
 
 
 def kind_of_records(records: Sequence[Json]) -> Any:
     """The module of the kind of input that held-out examples of a run have."""
+    if any("series" in record for record in records):
+        return _module("frames.data")
     return _module("pictures.data" if any("picture" in record for record in records) else "documents")
 
 

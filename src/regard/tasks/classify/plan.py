@@ -12,6 +12,7 @@ from regard.training.plan import PlannedSetting, choose_batch, choose_learning_r
 
 if TYPE_CHECKING:
     from regard.tasks.classify.documents import DocumentFacts
+    from regard.tasks.classify.frames.data import SeriesFacts
 
 
 def make_document_plan(data: DocumentFacts, given: Tables) -> list[PlannedSetting]:
@@ -98,6 +99,27 @@ def make_picture_plan(
     every = min(max(epoch, 50), 2000)
     choices += [batch, *choose_learning_rate(2e-3, 100, 0.4, muon=arch == "transformer-classifier")]
     choices += choose_length(epoch, validate_every=every, patience=10, max_steps=max(40 * epoch, 20 * every))
+    return leave_given(choices, given)
+
+
+def make_series_plan(data: SeriesFacts, given: Tables) -> list[PlannedSetting]:
+    arch, few = given.get("model", {}).get("arch", "han"), f"{data.series:,} series"
+    choices = [PlannedSetting("model.arch", arch, "attention over the frames, which can be shown")]
+    size = 64 if data.series < 5_000 else 128
+    if arch == "han":
+        choices += [PlannedSetting(f"model.{name}", size, few) for name in ("embedding_width", "width")]
+    elif arch == "transformer-classifier":
+        choices += [PlannedSetting("model.width", size, few), PlannedSetting("model.ffn_width", 2 * size, few)]
+        choices.append(PlannedSetting("model.encoder_layers", 2, few))
+    choices.append(PlannedSetting("model.dropout", 0.3, "the less data, the more dropout"))
+    choices += _label_settings(data.labels, data.rarest < 0.5 / data.labels, several=False)
+    wanted = (32 if data.series >= 2_000 else 16) * data.frames
+    batch, epoch = choose_batch(
+        given, wanted, least=64, examples=data.series, length=data.frames, unit="series", filled=0.9
+    )
+    every = min(max(epoch, 30), 1000)
+    choices += [batch, *choose_learning_rate(3e-3, 50, 0.4, muon=arch == "transformer-classifier")]
+    choices += choose_length(epoch, validate_every=every, patience=8, max_steps=max(40 * epoch, 20 * every))
     return leave_given(choices, given)
 
 

@@ -8,25 +8,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field
 
-from regard.tasks.api import FieldError, InspectRequest, TaskRequest
+from regard.tasks.api import FRAMES_HELP, FieldError, Frames, InspectRequest, TaskRequest, divide_series
 
 if TYPE_CHECKING:
     from regard.run import Run
     from regard.tasks.tag.tagger import Tagger
-
-LARGEST = 3e38
-"""Largest absolute value of a number of a frame: frames become 32-bit floats."""
-Frames = list[list[float]]
 
 
 class Request(TaskRequest):
     """Label the words of texts, and return the spans that the labels mark; or label the frames of series."""
 
     q: str | list[str] | None = Field(None, description="A text, or a list of texts, for a run that reads words.")
-    frames: Frames | list[Frames] | None = Field(
-        None,
-        description="A series of frames, each a list of numbers, or a list of series, for a run that reads frames.",
-    )
+    frames: Frames | list[Frames] | None = Field(None, description=FRAMES_HELP)
     explain: bool = Field(False, description="Add the most probable labels and the influence of each word or number.")
 
     def texts(self) -> tuple[str, list[Any]]:
@@ -35,7 +28,7 @@ class Request(TaskRequest):
             raise FieldError("q", "give either q (texts) or frames (series of numbers)")
         if self.q is not None:
             return "q", [self.q] if isinstance(self.q, str) else self.q
-        return "frames", [list(chain.from_iterable(one)) for one in self._series()]
+        return "frames", [list(chain.from_iterable(one)) for one in divide_series(self.frames)]
 
     @property
     def limits(self) -> tuple[str, str]:
@@ -44,20 +37,7 @@ class Request(TaskRequest):
     def split(self) -> list[Self]:
         if self.frames is None:
             return [self.model_copy(update={"q": text}) for text in self.texts()[1]]
-        return [self.model_copy(update={"frames": one}) for one in self._series()]
-
-    def _series(self) -> list[Frames]:
-        frames: Any = self.frames or []
-        several = bool(frames) and bool(frames[0]) and isinstance(frames[0][0], list)
-        found: list[Frames] = frames if several else [frames]
-        for place, one in enumerate(found):
-            if not one or not one[0] or any(len(frame) != len(one[0]) for frame in one):
-                raise FieldError(
-                    "frames", f"series {place} needs frames with equal numbers of values, and at least one"
-                )
-            if any(abs(value) > LARGEST for frame in one for value in frame):
-                raise FieldError("frames", f"series {place} has a number that is too large for a 32-bit float")
-        return found
+        return [self.model_copy(update={"frames": one}) for one in divide_series(self.frames)]
 
     @property
     def width(self) -> int:

@@ -19,7 +19,7 @@ const ask = (...asked) => api.explain("classify", ...asked);
 const readsPictures = ({ facts }) => Boolean(facts?.picture_height);
 const views = {
   classify: {
-    title: "Classify", fits: (model) => !readsPictures(model),
+    title: "Classify", fits: (model) => !readsPictures(model) && !model.facts?.frame_width,
     load: async () => (app, all) => readingView(all, WORDS, { ask, draw, tell }),
   },
   pictures: {
