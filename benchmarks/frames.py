@@ -40,7 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT / "frames", metavar="DIR", help="for the series and the runs")
     parser.add_argument("--series", nargs="+", default=NAMES, choices=NAMES, metavar="NAME")
-    parser.add_argument("--minutes", type=float, default=1.0, metavar="N", help="minutes of CPU time of a training")
+    parser.add_argument("--minutes", type=float, default=0.6, metavar="N", help="minutes of CPU time of a training")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--no-test", action="store_true", help="score the validation part, for tuning")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="a setting of Regard")

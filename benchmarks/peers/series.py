@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-WINDOWS = (1, 11, 21, 31, 51, 101)
+WINDOWS = (1, 11, 21, 31, 51)
 LARGEST_RAW = 31
 """Windows up to this size are also given to the classifiers as they are, larger ones only as statistics."""
 FILTERS = (11, 21, 41)
@@ -97,14 +97,13 @@ def read(folder: Path, name: str, part: str) -> list[tuple[Any, Any]]:
 
 
 def models() -> dict[str, Callable[[], Any]]:
-    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+    from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     return {
         "random forest": lambda: RandomForestClassifier(100, n_jobs=1, random_state=1),
-        "gradient boosting": lambda: HistGradientBoostingClassifier(random_state=1),
         "logistic regression": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)),
     }
 
