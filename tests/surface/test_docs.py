@@ -26,7 +26,7 @@ def test_the_settings_page_tells_choices_presets_and_tasks():
     row = next(line for line in page.splitlines() if line.startswith("| `transformer-small` |"))
     assert {"`3`", "`256`", "`4`", "`1024`", "`0.1`"} <= set(row.split(" | "))
     assert f"A recipe without it has `{Recipe().model.arch}`" in " ".join(page.split())
-    assert "| `classify` | label documents or pictures | " in page
+    assert "| `classify` | label documents, pictures or series | " in page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

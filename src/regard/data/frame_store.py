@@ -132,10 +132,10 @@ def write_frames(
         (draft / NAMES).write_text(json.dumps(names, ensure_ascii=False), encoding="utf-8")
 
 
-def open_frames(folder: Path) -> FrameStore:
-    """Open a store (memory-mapped). A damaged or incomplete store is an error."""
+def open_frames(folder: Path, *, mapped: bool = True) -> FrameStore:
+    """Open a store, memory-mapped or, if not `mapped`, in memory. A damaged or incomplete store is an error."""
     try:
-        frames = np.load(folder / FRAMES, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+        frames = np.load(folder / FRAMES, mmap_mode="r" if mapped else None, allow_pickle=False).view(np.ndarray)
         labels, offsets = (np.load(folder / name, allow_pickle=False) for name in (LABELS, OFFSETS))
         names = json.loads((folder / NAMES).read_text(encoding="utf-8"))
         fits = offsets.shape == (len(names["series"]) + 1, 2) and max(offsets[-1, 0], 1) == len(frames)

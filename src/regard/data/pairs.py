@@ -89,7 +89,9 @@ def content_hash(corpus: Corpus) -> str:
     names = list(filter(None, (corpus.source, corpus.target)))
     if folder.is_dir():
         names = sorted(str(path) for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
-        digest.update("\n".join(Path(name).relative_to(folder).as_posix() for name in names).encode())
+        digest.update(
+            "\n".join(Path(name).relative_to(folder).as_posix() for name in names).encode(errors="surrogateescape")
+        )
     for name in names:
         with opened(name, unpacked=False) as file:
             while block := file.read(1 << 20):

@@ -201,6 +201,7 @@ def test_wrong_use_is_one_line(folder, tmp_path, capsys):
         ([*train_arguments(folder / "train.npz", tmp_path / "no"), "--valid", tmp_path / "wide.npz"],
          "frames of 3 numbers, but .* has frames of 2"),
         ([*train_arguments(folder / "train.npz", tmp_path / "no"), "--target", "x"], "are in one file"),
+        ([*train_arguments(folder / "train.npz", tmp_path / "no"), "--images", "x"], "--images x: not for taggers"),
         (["finetune", run, "--source", tmp_path / "few.npz", "--valid", file, "--out", tmp_path / "no"],
          'the label "x" is unknown'),
         (["finetune", run, "--source", tmp_path / "wide.npz", "--valid", tmp_path / "wide.npz"], "every frame"),

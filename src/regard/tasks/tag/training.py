@@ -114,6 +114,11 @@ class TagTrainUnit(StreamTrainUnit):
 class TagTraining(Training[TrainingSentences, PreparedSentences]):
     train_unit = TagTrainUnit
 
+    def check(self, recipe: Recipe) -> None:
+        if recipe.pictures.images:
+            given = f"--images {recipe.pictures.images}"
+            raise SettingsError(f"{given}: not for taggers; give a folder of numbered pictures as the training data")
+
     def for_recipe(self, recipe: Recipe) -> Training[Any, Any]:
         from regard.data.series import holds_frames
 

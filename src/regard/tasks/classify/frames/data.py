@@ -277,7 +277,7 @@ class PreparedSeries(PreparedExamples[LabeledSeries]):
 
 def open_examples(run: Run, log: Log) -> PreparedSeries:
     folder = open_store_folder(run, lambda: read_examples(run.recipe).write(run, log))
-    stores = (open_frames(folder / part) for part in HELD_OUT)
+    stores = (open_frames(folder / part, mapped=False) for part in HELD_OUT)
     valid, test = ([LabeledSeries(store[n].labels, store[n]) for n in range(len(store))] for store in stores)
     return PreparedSeries(open_reader(run), SeriesStore(open_frames(folder / "train")), valid, test, run.labels)
 

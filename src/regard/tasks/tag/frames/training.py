@@ -30,6 +30,7 @@ from regard.tasks.tag.frames.data import (
 )
 from regard.tasks.tag.frames.scores import score_frames
 from regard.tasks.tag.frames.tagger import FrameTagger
+from regard.tasks.tag.training import TRAINING as WORDS
 from regard.tasks.tag.training import tag_loss
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.training.device import Machine
@@ -114,6 +115,7 @@ class FrameTraining(Training[TrainingFrames, PreparedFrames]):
     )
 
     def check(self, recipe: Recipe) -> None:
+        WORDS.check(recipe)
         for name, given in (("train.start_from", recipe.train.start_from), ("tokenizer", recipe.tokenizer.copy_from)):
             if given:
                 raise SettingsError(
@@ -153,7 +155,9 @@ class FrameTraining(Training[TrainingFrames, PreparedFrames]):
 
     def open_data(self, run: Run, log: Log) -> PreparedFrames:
         folder = open_store_folder(run, lambda: write_store(run, self.read(run.recipe), log))
-        valid, test = ([store[n] for n in range(len(store))] for store in (open_frames(folder / p) for p in HELD_OUT))
+        valid, test = (
+            [store[n] for n in range(len(store))] for store in (open_frames(folder / p, mapped=False) for p in HELD_OUT)
+        )
         return PreparedFrames(open_frames(folder / "train"), valid, test, run.normalization, run.labels)
 
     def expected_initial_loss(self, recipe: Recipe, data: PreparedFrames) -> float:
