@@ -32,7 +32,7 @@ def test_training_costs_three_forward_passes(arch):
     assert count_training(model, 3, 7, 5).flops == pytest.approx(expected, rel=0.06)
 
 
-@pytest.mark.parametrize("arch", ["transformer-tiny", "bahdanau"])
+@pytest.mark.parametrize("arch", presets("seq2seq"))
 def test_decoding_a_sentence_costs_what_its_steps_cost(arch):
     model = empty(toy(arch))
     steps = [count_decoding_step(model, 2, 3, position, 7) for position in (2, 3)]

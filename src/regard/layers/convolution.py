@@ -41,6 +41,19 @@ def next_window(x_BWD: Tensor, past_BWRD: Tensor, dilation: int = 1) -> tuple[Te
     return seen[:, :, ::dilation].flatten(2), seen[:, :, 1:]
 
 
+def no_tokens(states_BSD: Tensor) -> Tensor:
+    """A tensor [B, 1, T, 0] that counts the tokens read, T = 0: a decoder state consists of tensors.
+
+    Unlike a number in a tensor, its size is known without waiting for the device, and without data.
+    """
+    return states_BSD.new_empty(len(states_BSD), 1, 0, 0)
+
+
+def one_more_token(read_BWT0: Tensor) -> Tensor:
+    rows, width, tokens, _ = read_BWT0.shape
+    return read_BWT0.new_empty(rows, width, tokens + 1, 0)
+
+
 class WeightNormLinear(nn.Linear):
     """A linear layer with weight normalization (Salimans and Kingma 2016): row i of its matrix is gain_i v_i / |v_i|.
 

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 
 from regard.config import ModelSettings
 from regard.config.ranges import EvenWidth, Layers, Range, Share, require
-from regard.layers.convolution import next_window, no_inputs, windows
+from regard.layers.convolution import next_window, no_inputs, no_tokens, one_more_token, windows
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.init import glorot
@@ -175,7 +175,8 @@ class ByteNetEncoder(nn.Module):
 class State(NamedTuple):
     """The decoder state: the number of tokens read, and the last inputs of each dilated convolution."""
 
-    position_BW: Tensor
+    read_BWT0: Tensor
+    """No elements: only T is used, the number of tokens."""
     past: tuple[Tensor, ...]
 
 
@@ -201,11 +202,10 @@ class ByteNet(Seq2Seq):
 
     def start(self, memory: EncoderOutput) -> State:
         rows = memory.states_BSD.shape[0]
-        position_BW = torch.zeros(rows, 1, dtype=torch.long, device=memory.states_BSD.device)
-        return State(position_BW, tuple(block.start(rows) for block in self.decoder))
+        return State(no_tokens(memory.states_BSD), tuple(block.start(rows) for block in self.decoder))
 
     def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
-        position, columns_BCD = int(state.position_BW[0, 0]), memory.states_BSD  # the same for all hypotheses
+        position, columns_BCD = state.read_BWT0.shape[2], memory.states_BSD
         x_BWD = self.stream.see("embed", self.embed(token_BW))
         if position < columns_BCD.shape[1]:
             x_BWD = x_BWD + columns_BCD[:, position : position + 1]
@@ -214,7 +214,7 @@ class ByteNet(Seq2Seq):
             x_BWD, inputs_BWRF = block.step(x_BWD, inputs_BWRF)
             x_BWD = self.stream.see(number, x_BWD)
             past.append(inputs_BWRF)
-        return self.output(self._finish(x_BWD)), State(state.position_BW + 1, tuple(past))
+        return self.output(self._finish(x_BWD)), State(one_more_token(state.read_BWT0), tuple(past))
 
     def decode(self, memory: EncoderOutput, target_BT: Tensor) -> Tensor:
         columns_BCD = memory.states_BSD

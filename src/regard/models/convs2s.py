@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from regard.config import ModelSettings
 from regard.config.ranges import Count, Layers, Range, Share, Width, require
 from regard.layers.attention import DOT, KeyValue, attend
-from regard.layers.convolution import WeightNormLinear, next_window, no_inputs, windows
+from regard.layers.convolution import WeightNormLinear, next_window, no_inputs, no_tokens, one_more_token, windows
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionHook, HiddenStateHook
 from regard.layers.init import stack
@@ -245,7 +245,8 @@ class ConvEncoder(nn.Module):
 class State(NamedTuple):
     """The decoder state: the number of tokens read, and the last kernel - 1 inputs of each layer."""
 
-    position_BW: Tensor
+    read_BWT0: Tensor
+    """No elements: only T is used, the number of tokens."""
     past: tuple[Tensor, ...]
 
 
@@ -281,12 +282,10 @@ class ConvS2S(Seq2Seq):
 
     def start(self, memory: EncoderOutput) -> State:
         rows = memory.states_BSD.shape[0]
-        position_BW = torch.zeros(rows, 1, dtype=torch.long, device=memory.states_BSD.device)
-        return State(position_BW, tuple(layer.start(rows) for layer in self.decoder))
+        return State(no_tokens(memory.states_BSD), tuple(layer.start(rows) for layer in self.decoder))
 
     def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
-        position = int(state.position_BW[0, 0])  # of the tokens of all hypotheses
-        embedded_BWE = self.embed(token_BW.flatten()[:, None], position).view(*token_BW.shape, -1)
+        embedded_BWE = self.embed(token_BW.flatten()[:, None], state.read_BWT0.shape[2]).view(*token_BW.shape, -1)
         embedded_BWE = self.stream.see("embed", embedded_BWE)
         x_BWD, mask_BS, past = self.enter(embedded_BWE), mask_or_none(memory.mask_BS), []
         for number, (layer, attention) in enumerate(zip(self.decoder, self.attention, strict=True)):
@@ -295,7 +294,7 @@ class ConvS2S(Seq2Seq):
             x_BWD = self.stream.see(number, (h_BWD + layer.shortcut(x_BWD)) * HALF)
             past.append(inputs_BWRD)
         top_BWD = self.stream.see("top", self.leave(x_BWD))
-        return self.output(top_BWD), State(state.position_BW + 1, tuple(past))
+        return self.output(top_BWD), State(one_more_token(state.read_BWT0), tuple(past))
 
     def decode(self, memory: EncoderOutput, target_BT: Tensor) -> Tensor:
         mask_BS = mask_or_none(memory.mask_BS)
