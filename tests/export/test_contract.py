@@ -31,6 +31,10 @@ REFUSED: dict[str, tuple[dict[str, Any], set[str]]] = {
     "lowercase": ({"tokenizer": {"lowercase": True}}, {"marian"}),
     "window": ({"model": {"attention_window": 8}}, {"marian", "ctranslate2", "onnx"}),
     "experts": ({"model": {"arch": "transformer-moe"}}, {"marian", "ctranslate2", "onnx"}),
+    "pictures": (
+        {"data": {"task": "caption"}, "pictures": {"images": "some.zip"}, "model": {"arch": "transformer-small"}},
+        {"marian", "ctranslate2", "onnx"},
+    ),
     "recurrent": ({"model": {"arch": "bahdanau"}}, {"marian", "ctranslate2", "onnx"}),
     "ConvS2S": ({"model": {"arch": "convs2s"}}, {"marian", "ctranslate2", "onnx"}),
     "ByteNet": ({"model": {"arch": "bytenet"}}, {"marian", "ctranslate2", "onnx"}),

@@ -127,6 +127,8 @@ def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
     """
     if not isinstance(recipe.model, TransformerSettings):
         return f'{program} takes encoder-decoder Transformers, and model.arch is "{recipe.model.arch}"'
+    if recipe.pictures.images:
+        return f"its encoder reads pictures, and {program} takes encoders that read tokens"
     if recipe.model.experts:
         return f"model.experts = {recipe.model.experts}; {program} has no mixture of experts"
     window = recipe.model.attention_window

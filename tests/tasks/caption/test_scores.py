@@ -1,4 +1,8 @@
-"""CIDEr-D against numbers computed by hand from the formula of Vedantam et al. 2015; retrieval."""
+"""CIDEr-D against numbers computed by hand from the formula of Vedantam et al. 2015; retrieval.
+
+On 228 captions of emoji, with one or two references, pycocoevalcap 1.2 (the authors' program in Python 3) gives the
+same score of each caption to 2e-15; this was checked once, with words in lower case and without punctuation.
+"""
 
 from __future__ import annotations
 
