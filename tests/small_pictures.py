@@ -10,7 +10,8 @@ COLORS = {"red": ("rot", (214, 40, 40)), "blue": ("blau", (40, 90, 210)), "green
 PLACES = {"top left": ("oben links", (0, 0)), "bottom right": ("unten rechts", (8, 8))}
 
 SETTINGS = [
-    "tokenizer.vocab_size=300", "model.encoder_layers=1", "model.decoder_layers=1", "model.width=32", "model.heads=2",
+    "tokenizer.kind=bpe", "tokenizer.vocab_size=300",
+    "model.encoder_layers=1", "model.decoder_layers=1", "model.width=32", "model.heads=2",
     "model.ffn_width=64", "model.dropout=0.1", "pictures.size=[16,16]", "pictures.patch_size=4",
     "pictures.convolutions=1", "pictures.shift=0.05", "train.batch_tokens=512", "train.warmup_steps=5",
     "train.log_every=2", "train.validate_every=6", "train.checkpoint_every=5", "train.precision=float32",

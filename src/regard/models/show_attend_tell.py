@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -63,8 +63,6 @@ class ShowAttendTellSettings(ModelSettings):
     """Whether a gate, computed from the previous state, scales the context vector."""
     doubly_stochastic: NotNegative = 1.0
     """Weight of the loss that makes the attention to each patch sum to 1 over the caption; 0: none."""
-    tie_embeddings: Literal["target", "none"] = "target"
-    """Whether token embeddings and output share one matrix (target) or not (none)."""
 
     def check(self) -> None:
         require(self.width % 4 == 0, f"model.width must be a multiple of 4 (positions of pictures), not {self.width}")
@@ -119,8 +117,6 @@ class ShowAttendTell(Seq2Seq):
         self.drop, self.output_drop = Dropout(settings.dropout, rows=-2), Dropout(settings.dropout)
         self.output = nn.Linear(inputs, target_vocabulary, bias=False)
         nn.init.normal_(self.output.weight, std=inputs**-0.5)
-        if settings.tie_embeddings == "target":
-            self.output.weight = self.embed.tokens.weight
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:

@@ -231,6 +231,7 @@ def test_pictures_of_every_kind_are_described(
         (["caption", "RUN", "RUN/recipe.toml"], "not a picture in a known format"),
         (["caption", "RUN", "IMAGES/0.png", "--language", "xx"], 'does not know the language "xx"; it knows en, de'),
         (["caption", "RUN", "IMAGES/0.png", "--nbest", "9"], "nbest = 9 needs search.beam_size of at least 9"),
+        (["caption", "RUN", "IMAGES/0.png", "--replace-unknown"], "search.replace_unknown needs a source text"),
         (["evaluate", "RUN", "--source", "RUN/recipe.toml"], "rows cannot be read from this format"),
         (["evaluate", "RUN", "--source", "LIST", "--images", "nowhere"], "nowhere: no such folder or ZIP file"),
         (["translate", "RUN", "a"], 'describes pictures; use "regard caption'),
@@ -241,7 +242,7 @@ def test_pictures_of_every_kind_are_described(
             ["train", "--task", "caption", "LIST", "--images", "IMAGES", "--set", 'caption.languages=["fr"]'],
             'there are no captions in the language "fr"; it has de, en',
         ),
-        (["train", "--task", "tag", "LIST", "--images", "IMAGES"], '[pictures] is for data.task = "caption"'),
+        (["train", "--task", "language-model", "LIST", "--images", "IMAGES"], "[pictures] is for data.task = "),
     ],
 )
 def test_bad_use_is_one_line(folder: Path, words: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.config import Recipe
 from regard.data.batches import TokenSource, make_targets
 from regard.decoding.hypothesis import Hypothesis, keep_rows
-from regard.errors import NoCrossAttentionError, RunError, nearest
+from regard.errors import NoCrossAttentionError, RunError, SettingsError, nearest
 from regard.files import chunks
 from regard.layers.hooks import attention_hooks, trace
 from regard.models.base import EncoderOutput, Seq2Seq, count_parameters
@@ -135,6 +135,8 @@ class Captioner:
         """Like `caption`, for pictures that already have the size of the recipe."""
         language, settings = self.language(language), replace(self.recipe.search, **search)
         check_search(settings, nbest, tree=False)
+        if settings.replace_unknown:
+            raise SettingsError("search.replace_unknown needs a source text, and a picture has none; leave it out")
         tags = language_tags(self.languages)  # never part of a caption
         settings = replace(settings, suppress_tokens=(*settings.suppress_tokens, *tags))
         recipe = replace(self.recipe, search=settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -9,9 +10,9 @@ from regard.config import settings_of
 from regard.models.transformer_settings import TransformerSettings
 from regard.tasks.caption.data import Captioned, languages_of
 from regard.tasks.pictures import PictureExamples, plan_pictures
+from regard.text.tokenizer import normalize, split_tokens
 from regard.training.device import Machine
 from regard.training.plan import (
-    CHARACTERS_PER_TOKEN,
     PlannedSetting,
     Tables,
     choose_batch,
@@ -21,6 +22,9 @@ from regard.training.plan import (
     leave_given,
 )
 
+MOST_WORDS = 16_000
+"""With more different words than this, or with words that are not separated by spaces, captions are subwords."""
+
 
 class CaptionFacts(NamedTuple):
     """What the plan knows about the captions."""
@@ -28,11 +32,21 @@ class CaptionFacts(NamedTuple):
     captions: int
     tokens: float
     """Estimated mean number of tokens of a caption, with its end token."""
+    different: int
+    """Number of different words and punctuation marks."""
+    has_words: bool
+    """Whether spaces separate the words of captions, guessed from their mean length: below 15 characters."""
 
 
 def measure_captions(examples: PictureExamples[Captioned]) -> CaptionFacts:
-    characters = sum(len(one.text) for one in examples.parts.train())
-    return CaptionFacts(len(examples), characters / max(len(examples), 1) / CHARACTERS_PER_TOKEN + 1)
+    """Count the words of all training captions."""
+    counts: Counter[str] = Counter()
+    for one in examples.parts.train():
+        counts.update(split_tokens("word", normalize(one.text)))
+    total = max(counts.total(), 1)
+    length = sum(len(word) * count for word, count in counts.items()) / total
+    count = max(len(examples), 1)
+    return CaptionFacts(len(examples), total / count + 1, len(counts), length < 15)
 
 
 def make_plan(examples: PictureExamples[Captioned], machine: Machine, given: Tables) -> list[PlannedSetting]:
@@ -42,7 +56,7 @@ def make_plan(examples: PictureExamples[Captioned], machine: Machine, given: Tab
     muon = model.suits_muon and train.get("optimizer") != "adam"
     muon = muon and not (train.get("fsdp") or train.get("expert_parallel"))
     shown = list(plan_pictures(pictures, given))
-    choices = [*_languages(examples, given), *shown, *_vocabulary(facts), *_sizes(pictures.pictures, model)]
+    choices = [*_languages(examples, given), *shown, *_vocabulary(facts, given), *_sizes(pictures.pictures, model)]
     chosen = {choice.name: choice.value for choice in shown}
     (height, width), patch = chosen["pictures.size"], chosen["pictures.patch_size"]
     patches = (height // patch) * (width // patch)
@@ -67,10 +81,19 @@ def _languages(examples: PictureExamples[Captioned], given: Tables) -> Iterator[
         yield PlannedSetting("caption.languages", tuple(languages), "those of the data")
 
 
-def _vocabulary(facts: CaptionFacts) -> Iterator[PlannedSetting]:
+def _vocabulary(facts: CaptionFacts, given: Tables) -> Iterator[PlannedSetting]:
+    by_words = facts.has_words and facts.different <= MOST_WORDS
+    if given.get("tokenizer", {}).get("kind", "word" if by_words else "bpe") == "word":
+        size = min(max(-(-(facts.different + 10) // 500) * 500, 500), MOST_WORDS)
+        few = (
+            f"{facts.different:,} different words: a caption of words is learned from fewer pictures than one of parts"
+        )
+        yield PlannedSetting("tokenizer.kind", "word", few)
+        yield PlannedSetting("tokenizer.vocab_size", size, "all of them, or the most frequent ones")
+        return
     much = facts.captions * facts.tokens
-    size = 1000 if much < 5e4 else 2000 if much < 2e5 else 4000 if much < 1e6 else 8000
-    reason = f"about {much / 1e3:,.0f} thousand tokens: few enough that each subword is seen often"
+    size = 2000 if much < 2e5 else 4000 if much < 1e6 else 8000
+    reason = f"about {much / 1e3:,.0f} thousand words: few enough that each subword is seen often"
     yield PlannedSetting("tokenizer.vocab_size", size, reason)
 
 
@@ -87,7 +110,7 @@ def _sizes(pictures: int, model: object) -> Iterator[PlannedSetting]:
         zero = "sub-layers add nothing at first: needs fewer steps"
         yield PlannedSetting("train.zero_init_residual", True, zero)
     if hasattr(model, "doubly_stochastic"):
-        width = 256 if pictures < 20_000 else 512
+        width = 128 if pictures < 20_000 else 512
         yield PlannedSetting("model.width", width, many)
         yield PlannedSetting("model.embedding_width", width, many)
     yield PlannedSetting("model.dropout", 0.3 if pictures < 20_000 else 0.2, "the less data, the more dropout")
