@@ -6,6 +6,8 @@ import { percent } from "./shading.js";
 const SAMPLES = 12; // per patch, in each direction
 const DARKEST = 0.84;
 const VEIL = [20, 18, 24];
+// How a share from 0 to 1 is painted over the picture, as red, green, blue and opacity.
+const darken = (share) => [...VEIL, 255 * DARKEST * (1 - share)];
 const MEAN = "mean";
 
 // ---- smooth shading
@@ -32,24 +34,25 @@ function smooth(map) {
   const most = all.reduce((best, line) => Math.max(best, ...line), 1e-12);
   return all.map((line) => line.map((value) => value / most));
 }
-function drawVeil(canvas, map) {
+function drawVeil(canvas, map, paint) {
   const shares = smooth(map);
   [canvas.height, canvas.width] = [shares.length, shares[0].length];
   const pen = canvas.getContext("2d", { willReadFrequently: true }); // small: drawn without the GPU
   const image = pen.createImageData(canvas.width, canvas.height);
   shares.flat().forEach((share, index) => {
-    image.data.set([...VEIL, Math.round(255 * DARKEST * (1 - share))], 4 * index);
+    image.data.set(paint(share).map(Math.round), 4 * index);
   });
   pen.putImageData(image, 0, 0);
 }
 
-// A picture that `shade(map)` darkens; without a map it is shown as it is.
-function shadedPicture(url, alt) {
+// A picture that `shade(map)` paints over: by default, it is dark but for the places with large weights. Without a map it
+// is shown as it is.
+function shadedPicture(url, alt, paint = darken) {
   const veil = html("canvas", { class: "veil", "aria-hidden": "true", hidden: true });
   const node = html("div", { class: "shaded-picture" }, html("img", { src: url, alt, draggable: "false" }), veil);
   const shade = (map) => {
     veil.hidden = !map;
-    if (map) drawVeil(veil, map);
+    if (map) drawVeil(veil, map, paint);
   };
   return { node, shade };
 }

@@ -4,10 +4,12 @@ import { shadedPicture } from "./looking.js";
 import { percent, probabilityBars } from "./shading.js";
 
 const SMALL = 32; // pixels; smaller pictures are enlarged without smoothing
+// Attention is painted in a color, which is visible on dark and on bright pictures.
+const glow = (share) => [226, 88, 34, 235 * share ** 1.2];
 
-// A picture that `shade(map)` darkens where the weights of `map`, rows of patches, are small.
+// A picture that `shade(map)` colors where the weights of `map`, rows of patches, are large.
 function patchPicture(url, alt, map = null) {
-  const made = shadedPicture(url, alt);
+  const made = shadedPicture(url, alt, glow);
   const image = made.node.querySelector("img");
   const sharpen = () => made.node.classList.toggle("tiny", image.naturalWidth <= SMALL);
   image.addEventListener("load", sharpen);
@@ -45,7 +47,7 @@ function labeledGallery(shown) {
 }
 
 const labeledMessage = (shown) => (shown?.length
-  ? ["A correctly classified picture of each label, then the mistakes with the highest probability. The brighter a part, "
-    + "the more attention it had (rollout). Point at a picture to see all of it."] : []);
+  ? ["A correctly classified picture of each label, then the mistakes with the highest probability. Parts with much "
+    + "attention (rollout) are colored. Point at a picture to see it without colors."] : []);
 
 export { labeledGallery, labeledMessage, patchPanels, patchPicture, probabilityBars };

@@ -17,7 +17,7 @@ function found() {
 }
 const folded = (weights) => Array.from({ length: rows }, (_, row) => weights.slice(row * columns, (row + 1) * columns));
 
-// A picture on which one patch is chosen; beside it, the picture for each head, bright where this patch attends to.
+// A picture on which one patch is chosen; beside it, the picture for each head, colored where this patch attends to.
 function layersNode() {
   if (!layers.length || !picture) return null;
   const spot = html("i", { class: "spot" });
@@ -69,13 +69,13 @@ frame.sign(data);
 document.getElementById("view").replaceChildren(...[
   html("div", { class: "title-page" }, html("h1", {}, data.title || "A picture"), html("p", { class: "deck" }, found())),
   picture && frame.section("looking", "Where it looked",
-    [`The model reads the picture as ${size}${rows} x ${columns} patches. A part is bright where the attention is large.`,
+    [`The model reads the picture as ${size}${rows} x ${columns} patches. Parts with much attention are colored.`,
       "Attention rollout (Abnar and Zuidema 2020) multiplies the attention of all layers; a residual connection counts "
       + "as attention of one half to the same patch."],
     patchPanels(picture, verdict.patches)),
   frame.section("labels", "Labels", "The probabilities are calibrated on validation data.",
     Object.keys(verdict.probabilities).length > 0 && probabilityBars(verdict)),
   frame.section("layers", "Layers and heads",
-    "Point at a patch, or choose it with the arrow keys: the pictures are bright where this patch attends to.",
+    "Point at a patch, or choose it with the arrow keys: the pictures are colored where this patch attends to.",
     layersNode()),
 ].filter(Boolean));
