@@ -13,7 +13,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-chat bench-retrieve bench-tag bench-caption bench-frames bench-lectures demo-run clean
+.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-digits bench-chat bench-retrieve bench-tag bench-caption bench-frames bench-lectures demo-run clean
 
 install: $(READY)
 
@@ -89,6 +89,10 @@ bench-caption: install
 # On IMDB, compared with a linear model; about an hour.
 bench-classify: install
 	@$(BIN)/python benchmarks/classify.py
+
+# Handwritten digits, compared with a linear model and an SVM; a few minutes.
+bench-digits: install
+	@$(BIN)/python benchmarks/digits.py
 
 # A knowledge base of questions of bank customers; a few minutes.
 bench-retrieve: install

@@ -89,3 +89,51 @@ def test_the_page_of_a_document(show_page: Show) -> None:
 def test_the_page_of_nothing(show_page: Show) -> None:
     page = show_page("document", {})
     assert page.get_by_text("No label is probable enough.").is_visible()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pictures
+
+DOT = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+
+
+def labeled_picture() -> dict[str, Any]:
+    weights = [[0.1, 0.2], [0.3, 0.4]]
+    return {
+        "picture": HOSTILE,
+        "label": "dot",
+        "probability": 0.9,
+        "probabilities": {"bar": 0.1, "dot": 0.9},
+        "labels": ["dot"],
+        "patches": {"attention": weights, "rollout": weights},
+        "pixels": DOT,
+    }
+
+
+def test_the_page_of_a_picture_follows_the_chosen_patch(show_page: Show) -> None:
+    heads = [[[0.25] * 4] * 4, [[0.0, 0.0, 0.0, 1.0]] * 4]
+    layers = [{"name": "encoder.0.self", "heads": heads}]
+    data = {"title": "Dot", "run": "test", "verdict": labeled_picture(), "size": [8, 8], "layers": layers}
+    page = show_page("labeled", data)
+    assert page.get_by_text("Classified as dot, 90 %.").is_visible()
+    assert page.locator(".patch-panel").count() == 3
+    assert page.locator(".patch-head canvas:visible").count() == 2
+    says = page.locator(".patch-layers .says")
+    assert says.text_content() == "Row 2, column 2 of 2 x 2 patches."
+    page.locator(".patch-choice").press("ArrowLeft")
+    assert says.text_content() == "Row 2, column 1 of 2 x 2 patches."
+    page.locator(".patch-choice").press("ArrowLeft")  # there is no patch to the left
+    assert says.text_content() == "Row 2, column 1 of 2 x 2 patches."
+
+
+def test_the_report_shows_labeled_pictures(show_page: Show) -> None:
+    data = report() | {"pictures": [labeled_picture() | {"right": ["dot"]}, labeled_picture() | {"right": ["bar"]}]}
+    page = show_page("report", data, viewport=PHONE)
+    assert page.locator(".labeled").count() == 2
+    assert page.locator(".labeled.wrong small").text_content() == "right: bar"
+    assert page.evaluate("window.broken") is None
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_page_of_no_picture(show_page: Show) -> None:
+    assert show_page("labeled", {}).get_by_text("No label is probable enough.").is_visible()

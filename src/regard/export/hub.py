@@ -77,14 +77,14 @@ def _copy(run: Run, published: Run, names: Iterable[str]) -> None:
 
 
 def _without_paths(recipe: Recipe) -> Recipe:
-    """The recipe with the names of its data files, without their folders."""
+    """The recipe with the names of its data files and of its pictures, without their folders."""
 
     def named(corpora: Iterable[Corpus]) -> tuple[Corpus, ...]:
         return tuple(replace(one, source=Path(one.source).name, target=Path(one.target).name) for one in corpora)
 
     data = recipe.data
     shown = replace(data, train=named(data.train), valid=named(data.valid), test=named(data.test))
-    return replace(recipe, data=shown)
+    return replace(recipe, data=shown, pictures=replace(recipe.pictures, images=Path(recipe.pictures.images).name))
 
 
 def _public_card(card: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,6 +97,10 @@ def _public_card(card: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("base", "imported"):
         if card.get(key):
             shown[key] = Path(card[key]).name
+    shown["plan"] = [
+        one | {"value": Path(one["value"]).name} if one["name"] == "pictures.images" else one
+        for one in card.get("plan", [])
+    ]
     shown["plugins"] = [Path(path).name for path in card.get("plugins", [])]
     return shown
 

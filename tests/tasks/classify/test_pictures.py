@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import shutil
@@ -23,6 +24,8 @@ from regard.config.recipe import make_recipe
 from regard.data.pictures import PictureSource
 from regard.layers.hooks import trace
 from regard.run import Run
+from regard.tasks.api import FieldError
+from regard.tasks.classify.api import Request, answer, facts
 from regard.tasks.classify.inputs import kind_of, kind_of_run
 from regard.tasks.classify.pictures.data import LabeledPicture, read_examples, read_labeled
 from regard.tasks.classify.plan import make_picture_plan
@@ -206,6 +209,14 @@ def test_held_out_pictures_can_be_scored_again(folder, classifier):
     assert found.accuracy == run.card["scores"]["test"]["accuracy"]
 
 
+def test_a_published_run_names_no_folder_and_still_works(folder, tmp_path):
+    assert main(["export", str(folder / "run"), "--to", "hub", "--out", str(tmp_path / "hub")]) == 0
+    for name in ("recipe.toml", "card.json", "README.md"):
+        assert str(folder) not in (tmp_path / "hub" / name).read_text(encoding="utf-8")
+    [found] = regard.load(tmp_path / "hub").classify([picture(folder, "dot")])
+    assert found.label == "dot"
+
+
 def test_attributions_are_for_documents(folder, classifier):
     with pytest.raises(regard.RegardError, match="attributed only to tokens"):
         classifier.attribute(picture(folder, "dot"))
@@ -268,6 +279,39 @@ def test_fine_tuning_starts_from_the_run_and_is_compared_with_it(folder, tmp_pat
     run = Run.open(tmp_path / "run")
     assert run.card["comparison"]["examples"] == 24
     assert run.recipe.pictures.images == str(tmp_path / "more")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# HTTP API
+
+
+def test_the_api_takes_pictures_in_base64(folder, classifier):
+    contents = [picture(folder, mark).read_bytes() for mark in MARKS]
+    encoded = [base64.b64encode(content).decode() for content in contents]
+    parts = Request(pictures=encoded, explain=True).split()
+    found = answer(classifier, parts)
+    assert [one["label"] for one in found] == list(MARKS)
+    assert all(one["pixels"].startswith("data:image/png;base64,") for one in found)
+    assert all(np.array(one["patches"]["rollout"]).shape == (4, 4) for one in found)
+    [plain] = answer(classifier, Request(pictures=f"data:image/png;base64,{encoded[0]}").split())
+    assert not {"pixels", "patches"} & plain.keys()
+    assert parts[0].texts() == ("pictures", [])
+    assert Request(q=["a", "b"]).split()[1].texts() == ("q", ["b"])
+    assert facts(Run.open(folder / "run")) == {"picture_height": 8, "picture_width": 8}
+
+
+def test_the_api_refuses_what_is_no_picture(folder, classifier):
+    for request, message in (
+        (Request(q="A text."), "q: this run classifies pictures; send them in the field pictures"),
+        (Request(pictures=base64.b64encode(b"This is text.").decode()), "pictures: not a picture"),
+        (Request(pictures=base64.b64encode(png_header(20_000, 20_000)).decode()), "pictures: .*(too many|at most)"),
+        (Request(pictures=base64.b64encode(png_header(8, 8)).decode()), "pictures: a damaged picture"),
+    ):
+        with pytest.raises(FieldError, match=f"^{message}"):
+            answer(classifier, request.split())
+    for given in ({}, {"q": "a", "pictures": "b"}):
+        with pytest.raises(FieldError, match="send texts"):
+            Request(**given)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -48,14 +48,15 @@ function layersNode() {
     choose(place(event.clientY - box.top, box.height, rows) * columns
       + place(event.clientX - box.left, box.width, columns));
   }
-  const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
+  const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
   choice.addEventListener("pointermove", follow);
   choice.addEventListener("pointerdown", follow);
   choice.addEventListener("keydown", (event) => {
-    const next = at + (steps[event.key] ?? 0);
-    if (!(event.key in steps) || next < 0 || next >= rows * columns) return;
+    if (!(event.key in steps)) return;
     event.preventDefault();
-    choose(next);
+    const within = (place, step, count) => Math.min(count - 1, Math.max(0, place + step));
+    const [down, across] = steps[event.key];
+    choose(within(Math.floor(at / columns), down, rows) * columns + within(at % columns, across, columns));
   });
   choose(at);
   return html("div", { class: "patch-layers" }, html("div", {}, choice, says),

@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
-from regard.tasks.api import (
-    FRAMES_HELP,
-    PICTURE_WEIGHT,
-    FieldError,
-    Frames,
-    InspectRequest,
-    TaskRequest,
-    decode_picture,
-    divide_series,
-)
+from regard.errors import CorpusError
+from regard.tasks.api import FRAMES_HELP, FieldError, Frames, InspectRequest, PictureRequest, divide_series
 
 if TYPE_CHECKING:
     from regard.run import Run
@@ -27,11 +19,11 @@ FACTS = ("picture_height", "picture_width", "frame_width")
 """Sizes of a run that a client needs to know."""
 
 
-class Request(TaskRequest):
+class Request(PictureRequest):
     """Assign labels to one text, picture or series, or to several, and return the probability of each label."""
 
     q: str | list[str] | None = Field(None, description="The text, or a list of texts; for runs that read documents.")
-    pictures: str | list[str] | None = Field(
+    pictures: str | list[str] | None = Field(  # type: ignore[assignment]  # other requests with pictures need some
         None,
         description="The content of a picture file (PNG, JPEG, GIF, WebP, BMP) in base64 or as a data URL; or a list. "
         "For runs that read pictures.",
@@ -53,8 +45,9 @@ class Request(TaskRequest):
     def texts(self) -> tuple[str, list[Any]]:
         if self.frames is not None:
             return "frames", [list(chain.from_iterable(one)) for one in divide_series(self.frames)]
-        texts = [self.q] if isinstance(self.q, str) else self.q
-        return ("pictures", []) if texts is None else ("q", texts)
+        if self.q is None:
+            return super().texts()
+        return "q", [self.q] if isinstance(self.q, str) else self.q
 
     @property
     def limits(self) -> tuple[str, str]:
@@ -63,22 +56,25 @@ class Request(TaskRequest):
     def split(self) -> list[Self]:
         if self.frames is not None:
             return [self.model_copy(update={"frames": one}) for one in divide_series(self.frames)]
-        name, given = ("q", self.q) if self.pictures is None else ("pictures", self.pictures)
-        several = given if isinstance(given, list) else [given]
-        return [self.model_copy(update={name: one}) for one in several]
+        return super().split() if self.q is None else [self.model_copy(update={"q": text}) for text in self.texts()[1]]
 
     @property
     def weight(self) -> float:
-        return super().weight if self.pictures is None else PICTURE_WEIGHT
+        return sum(map(len, self.texts()[1])) if self.pictures is None else super().weight
 
     def content(self, classifier: Classifier) -> Any:
         """What the classifier reads, in a request that has exactly one text, picture or series."""
         reader = classifier.reader
         if self.given != reader.field:
             raise FieldError(self.given, f"this run classifies {reader.unit}; send them in the field {reader.field}")
-        if self.pictures is not None:
-            return decode_picture(str(self.pictures))
-        return self.q if self.frames is None else self.frames
+        if self.pictures is None:
+            return self.q if self.frames is None else self.frames
+        from regard.tasks.classify.pictures.data import NamedPicture
+
+        try:
+            return NamedPicture("", reader.encode([self.picture])[0])
+        except CorpusError as error:  # a damaged picture
+            raise self.refusal(str(error).removeprefix("picture 1: ")) from None
 
 
 def batch_key(request: Request) -> Hashable:
