@@ -6,6 +6,7 @@ import base64
 import json
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from regard.cli import demo, main
 from regard.config import PictureSettings
 from regard.data.drawings import read_drawings
 from regard.data.pictures import read_picture, to_png
+from regard.errors import SettingsError
 from regard.run import Run
 from regard.tasks.api import FieldError
 from regard.tasks.caption import api
 from regard.tasks.caption.captioner import CaptionAttention, Captioner, load
-from regard.tasks.caption.inspect import look_at, named_words, show_picture
+from regard.tasks.caption.inspect import look_at, measure, named_words, show_picture
 from regard.tasks.caption.pointing import measure_pointing
 from tests.small_pictures import SETTINGS
 
@@ -172,6 +174,12 @@ def test_pointing_is_measured_by_a_command(folder: Path, capsys: pytest.CaptureF
     found = json.loads(capsys.readouterr().out)
     assert found["drawings"] == 30
     assert 0 <= found["hits"] <= 1
+
+
+def test_runs_of_other_pictures_are_not_measured() -> None:
+    other = SimpleNamespace(folder="runs/emoji", recipe=SimpleNamespace(pictures=PictureSettings(images="emoji.zip")))
+    with pytest.raises(SettingsError, match="runs/emoji: --measure is for runs that were trained on the built-in"):
+        measure(other, "", 30, print)  # type: ignore[arg-type]
 
 
 def test_the_report_shows_held_out_pictures(folder: Path) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard import __version__
 from regard.config import PictureSettings
+from regard.data.builtin import corpus_of
 from regard.data.pictures import read_size, to_data_url
 from regard.errors import NoCrossAttentionError, SettingsError
 from regard.files import opened
@@ -138,5 +139,9 @@ def measure(run: Run, pairs: str, sentences: int, log: Log) -> Pointing:
     """How often the largest attention weight of a word is on the thing that it names, in built-in drawings."""
     if pairs:
         raise SettingsError("--pairs: the places of words are only known for the built-in drawings; leave it out")
+    if not corpus_of(run.recipe.pictures.images):
+        raise SettingsError(
+            f"{run.folder}: --measure is for runs that were trained on the built-in drawings (--images shapes)"
+        )
     log("measuring")
     return measure_pointing(load(run), sentences)
