@@ -8,16 +8,19 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from regard.config import Corpus
 from regard.errors import CorpusError, RegardError, RunError, SettingsError
 from regard.run import PREPARING
 from regard.system import exclusive, usable_cores
 from regard.tasks.comparison import compare, trend
 from regard.tasks.comparison_recipe import Comparison, only, read_comparison
+from regard.tasks.translate.compare import check_data, read_pairs, table
 from tests import processes
 from tests.small_runs import SETTINGS, write_corpus
 
@@ -318,6 +321,32 @@ def test_a_training_that_was_killed_while_its_data_was_prepared_starts_again(
     (tmp_path / "out" / "runs" / "one-1" / PREPARING).touch()
     again = compare(read_comparison(folder / "compare.toml", {"seeds": [1, 2]}), tmp_path / "out")
     assert steady(again) == steady(found)
+
+
+def test_a_warning_of_test_pairs_in_the_training_data(tmp_path: Path) -> None:
+    read = read_comparison(write(tmp_path, ONE))
+    assert check_data(read.data) == ""
+    for side in ("en", "it"):
+        lines = [(tmp_path / f"{part}.{side}").read_text().splitlines()[0] for part in ("test", "train", "test")]
+        (tmp_path / f"test.{side}").write_text("\n".join([*lines, "Ciao."]) + "\n")
+    assert check_data(read.data).startswith("warning: 1 of 3 test pairs are in the training data")
+
+
+def test_few_test_sentences(finished: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = finished
+    data = read_comparison(folder / "compare.toml").data
+    pairs = read_pairs(data)[:3]
+    for side, texts in (("en", [pair.source for pair in pairs]), ("it", [pair.target for pair in pairs])):
+        (folder / f"few.{side}").write_text("\n".join(texts) + "\n")
+    few = replace(data, test=(Corpus(str(folder / "few.en"), str(folder / "few.it")),))
+    answers = {name: [{"translations": texts, "seconds": 1.0}] for name, texts in (("a", ["x"] * 3), ("b", ["y"] * 3))}
+    assert table(answers, few)["verdict"].endswith("but 3 sentences are too few for a test.")
+
+
+@pytest.mark.parametrize("out", ["compare.toml", "compare.toml/x"])
+def test_a_folder_that_cannot_be_made(comparison: Comparison, tmp_path: Path, out: str) -> None:
+    with pytest.raises(RunError, match=r"compare\.toml.*: cannot write here .*; choose another --out"):
+        compare(comparison, tmp_path / out)
 
 
 def test_two_comparisons_in_one_folder(comparison: Comparison, tmp_path: Path) -> None:

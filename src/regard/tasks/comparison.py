@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -49,7 +49,8 @@ def compare(comparison: Comparison, folder: str | Path, log: Log = lambda line: 
     if not 1 <= jobs <= usable_cores():
         raise SettingsError(f"--jobs {jobs}: must be between 1 and the number of processor cores, {usable_cores()}")
     part = task_part(comparison.task)
-    part.check_data(comparison.data)
+    if warning := part.check_data(comparison.data):
+        log(warning)
     out = Path(folder)
     with _locked(out):
         found = _results(comparison, out, log, jobs)
@@ -73,13 +74,16 @@ def compare(comparison: Comparison, folder: str | Path, log: Log = lambda line: 
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """Make the folder of a comparison, and lock it: two comparisons in one folder would train the same runs."""
-    try:
-        for part in ("runs", "systems"):
-            (out / part).mkdir(parents=True, exist_ok=True)
-        with exclusive(out / ".lock"):
-            yield
-    except BlockingIOError:
-        raise RunError(f"{out}: another comparison works in this folder; wait until it ends") from None
+    with ExitStack() as stack:
+        try:
+            for part in ("runs", "systems"):
+                (out / part).mkdir(parents=True, exist_ok=True)
+            stack.enter_context(exclusive(out / ".lock"))
+        except BlockingIOError:
+            raise RunError(f"{out}: another comparison works in this folder; wait until it ends") from None
+        except OSError as error:
+            raise RunError(f"{out}: cannot write here ({error.strerror}); choose another --out") from None
+        yield
 
 
 def _results(comparison: Comparison, out: Path, log: Log, jobs: int) -> dict[str, list[Json]]:

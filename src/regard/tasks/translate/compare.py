@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from regard.config import DataSettings
 from regard.data.pairs import Pair, read_corpus
 from regard.errors import CorpusError
-from regard.tasks.bootstrap import BootstrapScore, interval, score_all
+from regard.tasks.bootstrap import FEW, BootstrapScore, interval, score_all
 from regard.tasks.translate.evaluate import METRICS, compare, measure
 
 Json = dict[str, Any]
@@ -25,12 +26,21 @@ WARM_UP = 8
 """Number of sentences that are translated before the time is measured."""
 
 
-def check_data(data: DataSettings) -> None:
-    """Raise an error if a corpus cannot be read or is empty, before the first training. Reads all test data."""
-    for corpus in (*data.train, *data.valid):
-        if next(read_corpus(corpus, data.source_language, data.target_language), None) is None:
+def check_data(data: DataSettings) -> str:
+    """Raise an error if a corpus cannot be read or is empty, before the first training.
+
+    Returns a warning if test pairs are in the training data; else the empty string.
+    """
+    test, known = set(read_pairs(data)), set[Pair]()
+    for corpus in (*data.valid, *data.train):
+        pairs = read_corpus(corpus, data.source_language, data.target_language)
+        if (first := next(pairs, None)) is None:
             raise CorpusError(corpus.source, "contains no sentence pairs; give another file")
-    read_pairs(data)
+        if corpus in data.train:
+            known.update(pair for pair in chain([first], pairs) if pair in test)
+    if not known:
+        return ""
+    return f"warning: {len(known):,} of {len(test):,} test pairs are in the training data; the scores will be too high"
 
 
 def read_pairs(data: DataSettings) -> list[Pair]:
@@ -70,7 +80,7 @@ def table(answers: Mapping[str, Sequence[Json]], data: DataSettings) -> Json:
     differences = _differences(means)
     return {
         "sentences": len(pairs),
-        "verdict": _verdict({name: found[SHOWN[0]].score for name, found in means.items()}, differences),
+        "verdict": _verdict({name: found[SHOWN[0]].score for name, found in means.items()}, differences, len(pairs)),
         "metrics": {name: METRICS[name] for name in SHOWN},
         "signatures": {name: measured[0][name].signature for name in SHOWN},
         "scores": {name: _scores(means[name], of_system[name], answers[name], len(pairs)) for name in answers},
@@ -115,7 +125,7 @@ def _differences(means: Mapping[str, Mapping[str, BootstrapScore]]) -> list[Json
     ]
 
 
-def _verdict(scores: Mapping[str, float], differences: Sequence[Json]) -> str:
+def _verdict(scores: Mapping[str, float], differences: Sequence[Json], sentences: int) -> str:
     """A sentence about the best system and the systems that are not significantly worse."""
     metric = SHOWN[0]
     best = max(scores, key=lambda name: scores[name])
@@ -126,6 +136,8 @@ def _verdict(scores: Mapping[str, float], differences: Sequence[Json]) -> str:
         for name in (one["first"], one["second"])
     }
     equal = [name for name in scores if name != best and name not in worse]
+    if len(scores) > 1 and sentences < FEW:
+        return f"{best} has the highest {METRICS[metric]['label']}, but {sentences} sentences are too few for a test."
     others = f"; not significantly worse: {', '.join(equal)}" if equal else ", significantly more than all others"
     return f"{best} has the highest {METRICS[metric]['label']}{others if len(scores) > 1 else ''}."
 
