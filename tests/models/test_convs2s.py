@@ -15,7 +15,7 @@ from regard import models
 from regard.errors import ModelError, SettingsError
 from regard.layers.hooks import trace
 from regard.models import settings_of
-from regard.models.base import count_parameters
+from regard.models.base import Seq2Seq, count_parameters
 from regard.models.convs2s import ConvLayer, ConvS2S, Shape
 from tests.toys import build, check_gradients, close, sentences, step_operations, tokens, toy
 
@@ -127,3 +127,16 @@ def test_a_sentence_longer_than_the_positions_is_an_error() -> None:
 def test_impossible_settings_are_errors(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         toy("convs2s", **changes)
+
+
+@pytest.mark.parametrize("arch", ["convs2s", "transformer-tiny"])
+def test_the_formula_on_the_inspection_page_gives_the_weights(arch: str) -> None:
+    model, source = build(toy(arch)), sentences([6])
+    assert isinstance(model, Seq2Seq)
+    with torch.no_grad(), trace(model, "decoder.*.cross") as tape:
+        model(source, tokens(1, 4))
+    record = tape["decoder.0.cross"]
+    scores = record.query_BHTK @ record.key_BHSK.transpose(-1, -2)
+    if "√d" in model.attention_formula:
+        scores = scores / math.sqrt(record.query_BHTK.shape[-1])
+    close(record.weights_BHTS, scores.softmax(-1))

@@ -149,7 +149,7 @@ BAD = {
     "roofline of a run": (["info", "{d}/full", "--roofline"], "--roofline needs --arch NAME"),
     "page of what": (["info", "--arch", "hran", "--out", "{d}/a.html"], "add --roofline"),
     "page of no kind": (["info", "--arch", "hran", "--roofline", "--out", "{d}/a.pdf"], "must end in .html or .json"),
-    "no tokens": (["info", "--arch", "hran", "--roofline", "--length", "0"], "--length 0: must be between 1 and 4,096"),
+    "no tokens": (["info", "--arch", "hran", "--roofline", "--length", "0"], "--length 0: must be between 1 and 2,048"),
     "too many tokens": (["info", "--arch", "hran", "--roofline", "--length", "99999999999"], "must be between 1 and"),
     "too many texts": (["info", "--arch", "hran", "--roofline", "--batch", "99999999999"], "between 1 and 400,000"),
     "length of what": (["info", "--arch", "hran", "--length", "6"], "add --roofline"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LENGTH, BATCH = 25, 32
 """Tokens per text and texts per training step of --roofline, if they are not given."""
-LONGEST, MOST_TOKENS = 4096, 10_000_000
+LONGEST, MOST_TOKENS = 2048, 10_000_000
 """Maximum number of tokens per text and of a batch: each step of decoding is counted, which takes some milliseconds."""
 
 

@@ -111,6 +111,8 @@ class Seq2Seq(Network):
 
     example_length: ClassVar[int] = 1
     """Number of tokens of the shortest sequence in `examples`; larger if the cost of a few tokens is not typical."""
+    attention_formula: ClassVar[str] = "softmax(Q Kᵀ / √d)"
+    """The weights of a layer's attention, as the inspection page shows them beside the maps of several layers."""
 
     @abstractmethod
     def encode(self, source: Source) -> EncoderOutput:

@@ -253,6 +253,8 @@ class State(NamedTuple):
 class ConvS2S(Seq2Seq):
     """The ConvS2S network: convolutional encoder, and convolutional decoder with attention in every layer."""
 
+    attention_formula: ClassVar[str] = "softmax(Q Kᵀ)"
+
     def __init__(self, settings: ConvS2SSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
         width, shapes = settings.embedding_width, settings.decoder_shapes()

@@ -37,7 +37,7 @@ function inspectionView(data, { begin, switches, further } = {}) {
       "Each small map shows the weights of one head: rows are queries, columns are keys. Layers run down and heads "
       + `across, counted from 0. Choose a head to enlarge it.${switches
         ? " The switch below a head disables it, and the sentence is translated again." : ""}`,
-      formula("softmax(Q Kᵀ / √d)"),
+      data.attention_formula && formula(data.attention_formula),
     ], multiplesView(book, maps, heads, picked, switches)),
     section("writing", "Decoding step by step", [
       `The translation is generated one token at a time. At each step the model ${looked

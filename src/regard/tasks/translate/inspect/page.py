@@ -81,6 +81,7 @@ def inspection(
         "source": asdict(trace.source),
         "target": asdict(trace.target),
         "attention": list(_attentions(trace)),
+        "attention_formula": translator.model.attention_formula,
         "tree": trace.tree.as_dict() if trace.tree else None,
         "scoring": _scoring(translator.search),
         "planes": list(_planes(translator, trace, batch)),
