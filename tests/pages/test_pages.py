@@ -116,7 +116,7 @@ def test_page_refers_to_nothing_outside_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "most", "title"), [("report", 102_000, "Training report"), ("inspect", 110_000, "A look inside")]
+    ("name", "most", "title"), [("report", 110_000, "Training report"), ("inspect", 110_000, "A look inside")]
 )
 def test_page_without_data_is_small_and_has_a_title(name: str, most: int, title: str) -> None:
     page = render_page(name, {})
