@@ -122,6 +122,8 @@ def test_only_keeps_what_a_system_is_made_from(comparison: Comparison, tmp_path:
         (TWO + '[systems.a]\nfinetune = "one"\ndata.valid = []', {}, "data comes from one in fine-tuning"),
         (ONE + 'data.task = "chat"', {}, "data.task must be the same for all systems"),
         (ONE + "data.test = []", {}, "data.test must be the same for all systems"),
+        (ONE + "train.max_minutes = 1", {}, "train.max_minutes: the budget ends each training; set budget.minutes"),
+        (ONE, {"train": "max_flops = 1e9"}, "train.max_flops: the budget ends each training; set budget.flops"),
         ("[systems]\none = 3", {}, r"\[systems.one\] must be a table"),
         ('[systems.one]\narch = "transformer-tiny"', {}, '"arch" is not a section of settings'),
         ('[systems.one]\nensemble = "two"', {}, 'ensemble: there is no system "two"'),

@@ -164,6 +164,7 @@ def read_comparison(path: str | Path, given: Mapping[str, Any] | None = None) ->
     for name in shared:
         if name not in sections:
             raise SettingsError(f'{where}: unknown section "{name}"{nearest(name, [*sections, *OWN])}')
+    _check_endings(shared, where)
     systems = table.get("systems", {})
     if not isinstance(systems, dict) or not systems:
         raise SettingsError(f"{where}: has no systems; add a table [systems.NAME] for each system to compare")
@@ -231,9 +232,17 @@ def _check_sections(settings: Json, own: Json, place: str) -> None:
     for section in COMES_FROM_BASE:
         if "finetune" in own and section in settings:
             raise SettingsError(f"{place}: {section} comes from {own['finetune']} in fine-tuning; leave it out")
+    _check_endings(settings, place)
     for key in ("task", "test"):
         if key in settings.get("data", {}):
             raise SettingsError(f"{place}: data.{key} must be the same for all systems; set it in [data]")
+
+
+def _check_endings(settings: Json, place: str) -> None:
+    """Raise an error for settings that end a training before the budget is spent, or that the budget replaces."""
+    for key in ("max_steps", "max_minutes", "max_flops"):
+        if key in settings.get("train", {}):
+            raise SettingsError(f"{place}: train.{key}: the budget ends each training; set budget.{key[4:]} instead")
 
 
 def _read_published(rows: Any, where: str) -> tuple[Json, ...]:
