@@ -13,7 +13,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-digits bench-chat bench-retrieve bench-tag bench-caption bench-frames bench-lectures demo-run clean
+.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-digits bench-chat bench-lm bench-retrieve bench-tag bench-caption bench-frames bench-lectures demo-run clean
 
 install: $(READY)
 
@@ -85,6 +85,10 @@ bench-chat: install
 # Captions of emoji, compared with the nearest training picture; about 25 minutes. --all adds five languages: two hours.
 bench-caption: install
 	@$(BIN)/python benchmarks/caption.py
+
+# Two language models compared with 5-gram models; about fifteen minutes.
+bench-lm: install
+	@$(BIN)/python benchmarks/language_model.py
 
 # On IMDB, compared with a linear model; about an hour.
 bench-classify: install
