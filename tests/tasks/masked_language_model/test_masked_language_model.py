@@ -14,7 +14,7 @@ from regard.data.batches import make_sources
 from regard.run import Run
 from regard.tasks.masked_language_model import api
 from regard.tasks.masked_language_model.masking import MASK, Masking, choose
-from regard.tasks.masked_language_model.scores import hide_all
+from regard.tasks.masked_language_model.scores import hide_all, hide_some
 from regard.tasks.masked_language_model.settings import MaskedLanguageModelSettings
 from regard.tasks.masked_language_model.training import TRAINING, MaskedTrainUnit, make_plan
 from regard.tasks.start_from import gentler
@@ -126,7 +126,8 @@ def test_every_token_is_hidden_once():
         found = hide_all(ids, share)
         assert len(found) == copies
         assert sorted(place for one in found for place in one.hidden) == [0, 1, 3, 4, 5, 6]
-    assert hide_all([UNK], 0.5) == []
+    assert hide_all([UNK], 0.5) == hide_some([UNK], 0.5) == []
+    assert hide_some(ids, 0.5)[0] in hide_all(ids, 0.5)
 
 
 @torch.no_grad()
@@ -144,6 +145,8 @@ def test_scores_are_those_of_the_model(filler):
     [alone], together = filler.score([text]), filler.score(["Who is it?", text, ""])
     assert alone.negative_log_likelihood == pytest.approx(together[1].negative_log_likelihood, rel=1e-5)
     assert together[2].tokens == 0
+    [quick] = filler.score([text], quick=True)
+    assert 0 < quick.tokens < alone.tokens
 
 
 def test_training_learns_and_its_scores_are_in_the_card(run):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from regard.models.base import count_parameters
 from regard.models.masked_language_model import MaskedLanguageModel
 from regard.run import Run
 from regard.tasks.masked_language_model.masking import MASK
-from regard.tasks.masked_language_model.scores import BATCH_TOKENS, MaskedScore, score_texts
+from regard.tasks.masked_language_model.scores import BATCH_TOKENS, MaskedScore, hide_all, hide_some, score_texts
 from regard.tasks.masked_language_model.settings import MaskedLanguageModelSettings
 from regard.text.tokenizer import FIRST_TOKEN, SPACE_MARK, Tokenizer
 
@@ -101,10 +102,14 @@ class BlankFiller:
             for number, (text, (ids, blanks)) in enumerate(zip(texts, encoded, strict=True))
         ]
 
-    def score(self, texts: Sequence[str], *, one_by_one: bool = False) -> list[MaskedScore]:
-        """Predict every token of each text once, some at a time (`hidden_share`), or one at a time."""
+    def score(self, texts: Sequence[str], *, one_by_one: bool = False, quick: bool = False) -> list[MaskedScore]:
+        """Predict every token of each text once, some at a time (`hidden_share`), or one at a time.
+
+        With `quick`, only one share of the tokens of each window is hidden and predicted.
+        """
         share = 0.0 if one_by_one else self.settings.hidden_share
-        return score_texts(self.model, self.tokenizer, texts, self.max_length, share)
+        hide = partial(hide_some if quick else hide_all, share=share)
+        return score_texts(self.model, self.tokenizer, texts, self.max_length, hide)
 
     def _encode(self, text: str) -> tuple[list[int], dict[int, bool]]:
         """The token ids of a text, with `MASK` for each blank; for its position, whether a space is before it."""

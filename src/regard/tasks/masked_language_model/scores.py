@@ -1,12 +1,14 @@
 """How well a masked language model predicts hidden tokens: each token is hidden once, together with distant ones.
 
+In training, only one share of the tokens is hidden, which is faster.
+
 The probability of all tokens, each given the others, is not the probability of the text; its perplexity is called
 pseudo-perplexity (Salazar et al. 2020).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -76,6 +78,12 @@ def hide_all(ids: Sequence[int], share: float) -> list[HiddenWindow]:
     return [one for one in found if one.hidden]
 
 
+def hide_some(ids: Sequence[int], share: float) -> list[HiddenWindow]:
+    """One of the copies of `hide_all`, chosen by the content of the window; none if no token is known."""
+    copies = hide_all(ids, share)
+    return [copies[sum(map(int, ids)) % len(copies)]] if copies else []
+
+
 @torch.no_grad()
 def score_windows(model: MaskedLanguageModel, inputs: Sequence[HiddenWindow], pad: int) -> list[MaskedScore]:
     """Predict the hidden tokens of each window."""
@@ -100,11 +108,15 @@ def score_windows(model: MaskedLanguageModel, inputs: Sequence[HiddenWindow], pa
 
 
 def score_texts(
-    model: MaskedLanguageModel, tokenizer: Tokenizer, texts: Sequence[str], max_length: int, share: float
+    model: MaskedLanguageModel,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    max_length: int,
+    hide: Callable[[Sequence[int]], list[HiddenWindow]],
 ) -> list[MaskedScore]:
-    """Score each text: every known token is predicted once (`hide_all`). Windows of a text are independent."""
+    """Score each text in windows, which are independent. `hide` says which tokens of a window are predicted."""
     copies = [
-        [copy for window in windows(ids, max_length) for copy in hide_all(window, share)]
+        [copy for window in windows(ids, max_length) for copy in hide(window)]
         for ids in tokenizer.encode_many(list(texts))
     ]
     scores = iter(score_windows(model, [one for found in copies for one in found], tokenizer.pad))

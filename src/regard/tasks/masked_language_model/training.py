@@ -18,7 +18,7 @@ from regard.tasks.masked_language_model.masking import MaskedBatch, Masking
 from regard.tasks.masked_language_model.scores import (
     HiddenWindow,
     MaskedScore,
-    hide_all,
+    hide_some,
     score_windows,
     sum_scores,
 )
@@ -98,11 +98,12 @@ class MaskedTrainUnit(StreamTrainUnit):
 
 def validation_windows(data: TextData, recipe: Recipe) -> list[HiddenWindow]:
     """The windows of the validation texts, each with about `hidden_share` of its tokens hidden."""
-    found: list[HiddenWindow] = []
-    for ids in data.tokenizer.encode_many(data.valid):
-        for window in windows(ids, recipe.data.max_length):
-            if copies := hide_all(window, recipe.task.hidden_share):
-                found.append(copies[len(found) % len(copies)])
+    found = [
+        copy
+        for ids in data.tokenizer.encode_many(data.valid)
+        for window in windows(ids, recipe.data.max_length)
+        for copy in hide_some(window, recipe.task.hidden_share)
+    ]
     if not found:
         raise TrainingError("no held-out text has a token that is known; give other texts")
     return found
@@ -135,8 +136,8 @@ class MaskedTraining(TextTraining):
         return Workload(amounts, length, 1, steps_per_epoch(tokens, recipe.train.batch_tokens))
 
     def score(self, predictor: BlankFiller, examples: Sequence[str]) -> Scored:
-        """Predict every token of the texts once; as samples, fill a blank in 20 texts."""
-        found = predictor.score(examples)
+        """Predict a share of the tokens of each window; as samples, fill a blank in 20 texts."""
+        found = predictor.score(examples, quick=True)
         scores = sum_scores(found).as_dict() | {"texts": len(examples)}
         counts = ((one.negative_log_likelihood, one.tokens) for one in found)
         metric = ratio_metric("perplexity", counts, perplexity, lower_is_better=True)
