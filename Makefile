@@ -13,7 +13,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-digits bench-chat bench-lm bench-retrieve bench-tag bench-caption bench-frames bench-lectures demo-run clean
+.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-digits bench-chat bench-lm bench-masked bench-retrieve bench-tag bench-caption bench-frames bench-lectures demo-run clean
 
 install: $(READY)
 
@@ -89,6 +89,10 @@ bench-caption: install
 # Two language models compared with 5-gram models; about fifteen minutes.
 bench-lm: install
 	@$(BIN)/python benchmarks/language_model.py
+
+# On IMDB with 1,000 labels: classifiers from scratch, and from a masked language model; about fifteen minutes.
+bench-masked: install
+	@$(BIN)/python benchmarks/masked.py
 
 # On IMDB, compared with a linear model; about an hour.
 bench-classify: install

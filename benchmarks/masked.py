@@ -1,8 +1,8 @@
 """IMDB with 1,000 labels: a classifier that starts from a masked language model, and the same classifier from scratch.
 
-The masked language model is trained on the training reviews without their labels. For each seed, 1,000 other training
-reviews keep their labels; 500 more, the same for all, are the validation part, which decides when to stop. The settings
-of both sides were chosen on it (docs/log.md). The test reviews are scored once, after everything else.
+The masked language model is trained on the training reviews without their labels, also those of the validation part.
+For each seed, 1,000 training reviews keep their labels; 500 others, the same for all seeds, are the validation part,
+which decides when to stop. The settings of both sides were chosen on it (docs/log.md). The test reviews are scored once.
 
     make bench-masked       (python benchmarks/masked.py [--minutes 3] [--masked RUN] [--seeds 1 2 3] [--tested 2500])
 
@@ -42,12 +42,13 @@ SIDES = {
 
 
 def main() -> None:
-    """Train, print the table, write benchmarks/out/masked.json."""
+    """Train, print the table, write masked.json."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = HERE.parent.parent / "shared" / "data" / "imdb"
     parser.add_argument("--data", type=Path, default=default, metavar="DIR", help="the folder of the reviews")
     parser.add_argument("--minutes", type=float, default=3.0, metavar="N", help="CPU minutes of the masked training")
     parser.add_argument("--masked", type=Path, metavar="RUN", help="start from this run, without training it")
+    parser.add_argument("--out", type=Path, default=OUT / "masked", metavar="DIR", help="folder for data and runs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="N")
     parser.add_argument(
         "--tested", type=int, default=2_500, metavar="N", help="number of test reviews (at most 25,000)"
@@ -56,7 +57,7 @@ def main() -> None:
     options = parser.parse_args()
     if not (options.data / "train.jsonl.gz").is_file():
         raise SystemExit(f"{options.data}: no train.jsonl.gz; the reviews: ai.stanford.edu/~amaas/data/sentiment")
-    folder = OUT / "masked"
+    folder = options.out
     folder.mkdir(parents=True, exist_ok=True)
     write_parts(options, folder)
     masked = options.masked or pretrain(folder, options.minutes)
@@ -67,7 +68,7 @@ def main() -> None:
             rows[side].append(classify(folder, seed, origin, [*settings, *options.set]))
             print(f"seed {seed}, {side}: {rows[side][-1]}", flush=True)
     found = {"masked": Run.open(masked).card["scores"], "tested": options.tested, "rows": rows}
-    (OUT / "masked.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    (folder / "masked.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     for side, scores in rows.items():
         each = " ".join(f"{one['test']:.2%}" for one in scores)
         print(f"{side:32}  validation {mean(one['valid'] for one in scores):.2%}  test {each}")
