@@ -2,7 +2,7 @@
 
 The masked language model is trained on the training reviews without their labels, also those of the validation part.
 For each seed, 1,000 training reviews keep their labels; 500 others, the same for all seeds, are the validation part,
-which decides when to stop. The settings of both sides were chosen on it (docs/log.md). The test reviews are scored once.
+which decides when to stop. The settings of both sides were chosen on it (docs/log.md). The test part is scored once.
 
     make bench-masked       (python benchmarks/masked.py [--minutes 3] [--masked RUN] [--seeds 1 2 3] [--tested 2500])
 
