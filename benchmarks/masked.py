@@ -32,10 +32,10 @@ MASKED = [
     "model.encoder_layers=2", "model.ffn_width=256", "model.heads=4", "model.dropout=0.1",
     "train.batch_tokens=4096", "train.validate_every=400", "masked-language-model.hidden_share=0.2",
 ]  # fmt: skip
-CLASSIFIER = ["classify.max_tokens=250", "train.validate_every=50"]
+CLASSIFIER = ["classify.max_tokens=250", "train.validate_every=50", "train.max_steps=300", "train.precision=bfloat16"]
 """Settings of both sides."""
 SIDES = {
-    "from scratch": ["train.max_steps=300"],
+    "from scratch": ["model.encoder_layers=1", "model.pool=mean", "model.dropout=0.3"],
     "from the masked language model": ["train.max_steps=300"],
 }
 """Settings of each side, chosen on the validation part."""

@@ -2,7 +2,7 @@
 
 `tokenizer.copy_from` copies the tokenizer. `train.start_from` starts with the weights of the encoder, e.g. of a masked
 language model (Devlin et al. 2019); the tokenizer, and the settings that determine the shape of the encoder, are then
-those of that run, and the plan trains more gently. The weights have the same names in all networks with an encoder:
+those of that run, and the plan trains fewer steps. The weights have the same names in all networks with an encoder:
 they begin with "encoder.".
 """
 
@@ -24,6 +24,8 @@ from regard.training.plan import PlannedSetting
 Tables = Mapping[str, Mapping[str, Any]]
 ENCODER = ("encoder_layers", "width", "heads", "ffn_width", "norm", "activation", "positional_encoding")
 PREFIX = "encoder."
+DROPOUT = 0.1
+"""Largest dropout that the plan chooses for a trained encoder."""
 
 
 def with_origin(given: Tables) -> Tables:
@@ -74,25 +76,20 @@ def _encoder_of(run: Run, given: Tables) -> dict[str, Any]:
     return {"arch": arch, **{key: getattr(settings, key) for key in ENCODER}}
 
 
-def gentler(plan: Sequence[PlannedSetting]) -> list[PlannedSetting]:
-    """The plan of a run that starts from another encoder: a third of the learning rates, half of the steps.
+def adapt(plan: Sequence[PlannedSetting]) -> list[PlannedSetting]:
+    """The plan of a run that starts from another encoder: at most half of the steps, and little dropout.
 
-    Its dropout has its full strength from the first step, because a trained encoder can overfit at once.
+    The learning rates stay: the layers above the encoder are new, and with lower rates they learn too slowly.
     """
-    weights = "the encoder is already trained"
     changes: dict[str, tuple[Callable[[Any], Any], str]] = {
-        "train.learning_rate": (lambda rate: rate / 3, f"a third of the usual rate: {weights}"),
-        "train.muon_learning_rate": (lambda rate: rate / 3, f"a third of the usual rate: {weights}"),
-        "train.max_steps": (lambda steps: max(steps // 2, 1), f"half of the usual number: {weights}"),
-        "train.regularization_warmup": (lambda steps: 0, f"{weights}, and can overfit from the first step"),
+        "train.max_steps": (lambda steps: max(steps // 2, 1), "half of the usual number: the encoder is trained"),
+        "model.dropout": (lambda share: min(share, DROPOUT), "as in the training of the encoder"),
     }
-    changed = []
+    adapted = []
     for choice in plan:
-        if choice.name in changes:
-            change, reason = changes[choice.name]
-            choice = PlannedSetting(choice.name, change(choice.value), reason)
-        changed.append(choice)
-    return changed
+        change, reason = changes.get(choice.name, (lambda value: value, choice.reason))
+        adapted.append(PlannedSetting(choice.name, change(choice.value), reason))
+    return adapted
 
 
 def copied_tokenizers(recipe: Recipe) -> tuple[Tokenizer, Tokenizer] | None:

@@ -17,7 +17,7 @@ from regard.tasks.masked_language_model.masking import MASK, Masking, choose
 from regard.tasks.masked_language_model.scores import hide_all, hide_some
 from regard.tasks.masked_language_model.settings import MaskedLanguageModelSettings
 from regard.tasks.masked_language_model.training import TRAINING, MaskedTrainUnit, make_plan
-from regard.tasks.start_from import gentler
+from regard.tasks.start_from import adapt
 from regard.text.tokenizer import EOS, UNK
 from regard.training.device import Machine
 from regard.training.plan import PlannedSetting
@@ -309,14 +309,10 @@ def test_other_tasks_start_from_the_encoder(run, tmp_path, capsys, task):
         torch.testing.assert_close(mine[name], theirs[name], rtol=0, atol=1e-6)
 
 
-def test_the_plan_is_gentler_for_a_trained_encoder():
-    usual = [PlannedSetting("train.learning_rate", 0.003, "usual"), PlannedSetting("train.max_steps", 101, "usual")]
-    usual += [PlannedSetting("train.patience", 4, "usual")]
-    assert [(one.name, one.value) for one in gentler(usual)] == [
-        ("train.learning_rate", 0.001),
-        ("train.max_steps", 50),
-        ("train.patience", 4),
-    ]
+def test_the_plan_of_a_trained_encoder_has_fewer_steps_and_little_dropout():
+    usual = {"train.learning_rate": 0.003, "train.max_steps": 101, "model.dropout": 0.3}
+    found = adapt([PlannedSetting(name, value, "usual") for name, value in usual.items()])
+    assert {one.name: one.value for one in found} == usual | {"train.max_steps": 50, "model.dropout": 0.1}
 
 
 # Plan
