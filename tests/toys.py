@@ -81,9 +81,8 @@ VARIANTS = {
     "SwiGLU, norm before": toy("transformer-small", activation="swiglu", norm="pre"),
     "three experts in every block, SwiGLU": toy("transformer-moe", experts=3, expert_every=1, activation="swiglu"),
     "GELU, heads of 6, untied": toy("transformer-small", activation="gelu", head_width=6, tie_embeddings="none"),
-    "attending LSTM without gate": toy("show-attend-tell", context_gate=False),
 }
-"""Options of the Transformer, and of the attending LSTM, that no preset takes."""
+"""Options of the Transformer that no preset takes."""
 
 EXPERTS = {
     "experts between LSTM layers": toy("seq2seq-lstm", experts=4, expert_width=8),

@@ -49,6 +49,11 @@ def collect_auxiliary() -> Iterator[Auxiliary]:
         _collecting = before
 
 
+def is_collecting() -> bool:
+    """Whether a block of `collect_auxiliary` is active; outside of it, layers need not compute their losses."""
+    return _collecting is not None
+
+
 def add_auxiliary(layer: str, loss: Tensor, statistics: Statistics) -> None:
     """Add a loss to the training objective, and statistics to the logs; `layer` is the name of the layer."""
     if _collecting is not None:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from regard.config import ModelSettings
 from regard.config.ranges import EvenWidth, NotNegative, Share, Width, require
 from regard.layers.attention import KeyValue, RecurrentAttention
-from regard.layers.auxiliary import add_auxiliary, target_mask, token_total
+from regard.layers.auxiliary import add_auxiliary, is_collecting, target_mask, token_total
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionRecord, HiddenStateHook
 from regard.layers.init import glorot
@@ -87,7 +87,7 @@ class Annotations(nn.Module):
 
     def forward(self, source: Source) -> Tensor:
         x_BSD = self.stream.see("embed", self.positions(self.embed(source.ids_BS)))
-        return self.stream.see("top", self.drop(x_BSD))
+        return self.stream.see("top", self.stream.see(0, self.drop(x_BSD)))
 
 
 class Start(NamedTuple):
@@ -156,7 +156,7 @@ class ShowAttendTell(Seq2Seq):
             source,
             mask_BS,
             gate=self.gate,
-            watch=watch if self.training and self.regularization else None,
+            watch=watch if self.training and self.regularization and is_collecting() else None,
         )
         context_TND = torch.stack([step.context_ND for step in steps])
         hidden_TND = torch.stack([step.hidden_ND for step in steps])
