@@ -39,7 +39,8 @@ def test_few_different_words_are_the_vocabulary() -> None:
     assert found["tokenizer.kind"] == "word"
     assert found["tokenizer.vocab_size"] == 1000  # 905 words and a comma
     assert found["caption.languages"] == ("en",)
-    assert (found["model.width"], found["pictures.size"]) == (128, (72, 72))
+    assert (found["model.arch"], found["model.width"]) == ("show-attend-tell", 128)
+    assert found["pictures.size"] == (72, 72)
     assert found["train.optimizer"] == "muon"
 
 
@@ -59,13 +60,14 @@ def test_other_captions_are_subwords(texts: list[tuple[str, str]], given: dict[s
 
 def test_more_pictures_get_a_larger_network_and_other_settings_stay() -> None:
     found = plan(WORDS, FEW._replace(pictures=30_000), train={"max_minutes": 5.0}, pictures={"patch_size": 12})
-    assert found["model.width"] == 256
+    assert (found["model.arch"], found["model.width"]) == ("transformer-mini", 256)
     assert "train.max_steps" not in found
     assert found["pictures.convolutions"] == 0  # 12 is no power of two
     assert "pictures.patch_size" not in found
-    lstm = plan(WORDS, model={"arch": "show-attend-tell"})
-    assert lstm["model.embedding_width"] == 128
-    assert "model.heads" not in lstm
+    assert "model.arch" not in plan(WORDS, model={"arch": "bahdanau"})
+    own = plan(WORDS, model={"encoder_layers": 1})  # settings of a Transformer
+    assert (own["model.arch"], own["model.decoder_layers"]) == ("transformer-mini", 2)
+    assert "model.encoder_layers" not in own
 
 
 def test_captions_of_two_languages() -> None:

@@ -22,6 +22,8 @@ from regard.training.plan import (
     leave_given,
 )
 
+FEW_PICTURES = 20_000
+"""With fewer pictures, networks are small, and the attending LSTM is better than a Transformer (docs/log.md)."""
 MOST_WORDS = 16_000
 """With more different words than this, or with words that are not separated by spaces, captions are subwords."""
 
@@ -52,15 +54,17 @@ def measure_captions(examples: PictureExamples[Captioned]) -> CaptionFacts:
 def make_plan(examples: PictureExamples[Captioned], machine: Machine, given: Tables) -> list[PlannedSetting]:
     """Choose the settings that the user has not `given`, to fit the data and the machine."""
     facts, pictures, train = measure_captions(examples), examples.facts, given.get("train", {})
-    model = settings_of(given.get("model", {}).get("arch", "transformer-mini"))
+    arch = _choose_arch(pictures.pictures, given)
+    model = settings_of(arch.value)
     muon = model.suits_muon and train.get("optimizer") != "adam"
     muon = muon and not (train.get("fsdp") or train.get("expert_parallel"))
     shown = list(plan_pictures(pictures, given))
-    choices = [*_languages(examples, given), *shown, *_vocabulary(facts, given), *_sizes(pictures.pictures, model)]
+    choices = [*_languages(examples, given), *shown, *_vocabulary(facts, given), arch]
+    choices += _sizes(pictures.pictures, model)
     chosen = {choice.name: choice.value for choice in shown}
     (height, width), patch = chosen["pictures.size"], chosen["pictures.patch_size"]
     patches = (height // patch) * (width // patch)
-    wanted = (32 if pictures.pictures < 20_000 else 64) * patches
+    wanted = (32 if pictures.pictures < FEW_PICTURES else 64) * patches
     batch, epoch = choose_batch(
         given, wanted, least=256, examples=facts.captions, length=patches, unit="pictures", filled=1.0
     )
@@ -73,6 +77,15 @@ def make_plan(examples: PictureExamples[Captioned], machine: Machine, given: Tab
         *choose_length(epoch, validate_every=every, patience=12, max_steps=most),
     ]
     return leave_given(choices, given)
+
+
+def _choose_arch(pictures: int, given: Tables) -> PlannedSetting:
+    """The architecture: that of the user, or a Transformer if the user has given settings of one."""
+    own = given.get("model", {})
+    if pictures < FEW_PICTURES and not own:
+        return PlannedSetting("model.arch", "show-attend-tell", f"{pictures:,} pictures: learns from fewer of them")
+    many = f"{pictures:,} pictures: enough for self-attention over the patches"
+    return PlannedSetting("model.arch", own.get("arch", "transformer-mini"), many)
 
 
 def _languages(examples: PictureExamples[Captioned], given: Tables) -> Iterator[PlannedSetting]:
@@ -100,7 +113,7 @@ def _vocabulary(facts: CaptionFacts, given: Tables) -> Iterator[PlannedSetting]:
 def _sizes(pictures: int, model: object) -> Iterator[PlannedSetting]:
     many = f"{pictures:,} pictures: a larger network overfits"
     if isinstance(model, TransformerSettings):
-        width, layers = (128, 2) if pictures < 20_000 else (256, 3)
+        width, layers = (128, 2) if pictures < FEW_PICTURES else (256, 3)
         yield PlannedSetting("model.width", width, many)
         yield PlannedSetting("model.encoder_layers", layers, many)
         yield PlannedSetting("model.decoder_layers", layers, many)
@@ -110,7 +123,7 @@ def _sizes(pictures: int, model: object) -> Iterator[PlannedSetting]:
         zero = "sub-layers add nothing at first: needs fewer steps"
         yield PlannedSetting("train.zero_init_residual", True, zero)
     if hasattr(model, "doubly_stochastic"):
-        width = 128 if pictures < 20_000 else 512
+        width = 128 if pictures < FEW_PICTURES else 512
         yield PlannedSetting("model.width", width, many)
         yield PlannedSetting("model.embedding_width", width, many)
-    yield PlannedSetting("model.dropout", 0.3 if pictures < 20_000 else 0.2, "the less data, the more dropout")
+    yield PlannedSetting("model.dropout", 0.3 if pictures < FEW_PICTURES else 0.2, "the less data, the more dropout")
