@@ -86,11 +86,11 @@ bench-chat: install
 bench-caption: install
 	@$(BIN)/python benchmarks/caption.py
 
-# Two language models compared with 5-gram models; about fifteen minutes.
+# Two language models compared with 5-gram models; about ten minutes.
 bench-lm: install
 	@$(BIN)/python benchmarks/language_model.py
 
-# On IMDB with 1,000 labels: classifiers from scratch, and from a masked language model; about fifteen minutes.
+# On IMDB with 1,000 labels: classifiers from scratch, and from a masked language model; about ten minutes.
 bench-masked: install
 	@$(BIN)/python benchmarks/masked.py
 
