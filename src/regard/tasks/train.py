@@ -32,13 +32,8 @@ from regard.system import peak_memory
 from regard.tasks.dataset import require_unchanged
 from regard.tasks.finetuning import compare_with_base, describe, describe_interval, score_base, with_interval
 from regard.tasks.report import last_part, write_report
-<<<<<<< HEAD
-from regard.tasks.start_from import gentler, start_encoder, with_origin
-from regard.tasks.training import Examples, Training, training_of, training_of_run
-=======
 from regard.tasks.start_from import adapt, start_encoder, with_origin
-from regard.tasks.training import Examples, Training, training_of
->>>>>>> c75bbd7 (train: with --start-from, the plan halves the steps and lowers dropout, and keeps the learning rates)
+from regard.tasks.training import Examples, Training, training_of, training_of_run
 from regard.training.checkpoint import TrainingProgress, has_checkpoint, last_step
 from regard.training.device import check_memory, choose_device, measure_machine
 from regard.training.distributed import ProcessGroup, this_group
