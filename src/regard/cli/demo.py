@@ -253,11 +253,11 @@ DEMOS = {
     ),
     "caption": Demo(
         "caption",
-        "a model that describes the built-in drawings in English and Italian",
+        "a model that describes the built-in drawings",
         show_captions,
         (
             "{regard} inspect {run} {run}-pictures/1.png",
-            "{regard} caption {run} {run}-pictures --language it",
+            "{regard} caption {run} {run}-pictures --nbest 3",
             "{regard} train --task caption YOUR.tsv --images YOUR.zip --out runs/captions",
         ),
     ),
