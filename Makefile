@@ -13,7 +13,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-digits bench-chat bench-lm bench-masked bench-retrieve bench-tag bench-caption bench-frames bench-lectures demo-run clean
+.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-reward bench-decode bench-inside bench-serve bench-classify bench-digits bench-chat bench-lm bench-masked bench-retrieve bench-tag bench-caption bench-frames bench-lectures bench-embed demo-run clean
 
 install: $(READY)
 
@@ -117,6 +117,10 @@ bench-frames: install
 # Installs Keras in an environment of its own; trains four models, ten minutes each; about an hour.
 bench-lectures: install
 	@$(BIN)/python benchmarks/lectures.py
+
+# Installs gensim in an environment of its own; trains word vectors with both, and translators that start from them.
+bench-embed: install
+	@$(BIN)/python benchmarks/embed.py
 
 demo-run: install
 	@test -d runs/demo || $(BIN)/regard demo

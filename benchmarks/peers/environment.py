@@ -23,6 +23,7 @@ PACKAGES = (
 KERAS_HUB = "keras-hub==0.32.0"
 KERAS = ("tensorflow-cpu==2.21.0", "keras==3.15.1", "regex", "sentencepiece", "tokenizers")
 
+GENSIM = ("gensim==4.4.0",)
 SERIES = ("aeon==1.6.0", "scikit-learn")
 
 
@@ -39,6 +40,11 @@ def keras_python() -> Path:
 def series_python() -> Path:
     """The Python interpreter of the environment with aeon and scikit-learn, which is created on first use."""
     return _make_environment("series", SERIES)
+
+
+def gensim_python() -> Path:
+    """The Python interpreter of the environment with gensim, which is created on first use."""
+    return _make_environment("gensim", GENSIM)
 
 
 def _make_environment(name: str, packages: Sequence[str], alone: Sequence[str] = ()) -> Path:

@@ -72,6 +72,7 @@ EXPORTS = {
     "onnx": "regard.export.onnx",
     "pegasus": "regard.export.pegasus",
     "hub": "regard.export.hub",
+    "word2vec": "regard.export.word2vec",
 }
 """Export formats: the name to give as --to, and the module that writes the format (see regard/export)."""
 

@@ -14,6 +14,8 @@ dictionary.tsv        of a translator with a word vocabulary: translations of wo
 checksums.json        the SHA-256 of recipe, tokenizers, labels, weights, held-out examples, dictionary, normalization
                       and base.json, checked on loading
 knowledge.jsonl       questions and answers of a retriever; vectors.safetensors: embeddings of the questions
+word-counts.json      counts of the words in the training texts, for word vectors
+frozen-rows.json      indices of the embeddings that are not trained, with train.freeze_embeddings
 checkpoints/          the state that `regard resume` continues from
 store/                token ids of the training data, removed when training ends
 """

@@ -171,7 +171,16 @@ def rewards(folder, out, *settings):
     return ["finetune", str(base), "--objective", "reward", "--out", str(out), *said]
 
 
+def frozen_vectors(folder, out):
+    """The embeddings start from a file of vectors, and their rows are frozen."""
+    (folder / "words.vec").write_text("".join(f"{word} {'0.5 -1.5 ' * 16}\n" for word in ("the", "is", "old")))
+    settings = (f"train.embeddings={folder / 'words.vec'}", "train.freeze_embeddings=true", "train.weight_decay=0.1")
+    written = small_texts.write_texts(folder / "texts.txt")
+    return small_texts.train_arguments(written, out, FEW, "tokenizer.kind=word", *settings, arch="lstm-lm")
+
+
 OTHERS = {
+    "language-model, frozen vectors": frozen_vectors,
     "translate, convs2s": lambda folder, out: pairs(folder, out, "convs2s"),
     "translate, experts": lambda folder, out: pairs(folder, out, "transformer-moe"),
     "translate, bytenet": lambda folder, out: pairs(folder, out, "bytenet"),

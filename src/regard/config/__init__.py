@@ -155,6 +155,12 @@ class TrainSettings(CheckedSettings):
     """The seed of the data order, the initial weights and dropout."""
     start_from: str = ""
     """A run with an encoder, e.g. a masked language model: its weights and its tokenizer are the starting point."""
+    embeddings: str = ""
+    """Word vectors that the embeddings start from, of the source or the only vocabulary: a file, or a run."""
+    target_embeddings: str = ""
+    """The same for the embeddings of the target."""
+    freeze_embeddings: bool = False
+    """Do not train the embeddings of words that have a vector in these files; all others are trained."""
     max_steps: Count = 100_000
     """Stop after this many steps."""
     max_minutes: NotNegative = 0.0

@@ -90,6 +90,23 @@ class Network(nn.Module):
     reads: Input = 0
     """What the encoder reads; a constructor that takes frames or pictures sets it."""
 
+    def embedding_tables(self) -> dict[str, nn.Embedding]:
+        """The tables of token embeddings: of the "source" and the "target"; with one vocabulary, only of the "source".
+
+        Both may be the same table. A side that reads something else, such as pictures or characters, has none.
+        """
+        found = {}
+        for side, name in (("source", "encoder.embed"), ("target", "embed")):
+            holder: Any = self
+            for part in name.split("."):
+                holder = getattr(holder, part, None)
+            table = getattr(holder, "tokens", holder)
+            if isinstance(table, nn.Embedding):
+                found[side] = table
+        if not hasattr(self, "encoder") and "target" in found:
+            found["source"] = found.pop("target")
+        return found
+
     has_sparse_gradients: ClassVar[bool] = False
     """Whether gradients contain only the rows of the words in a batch."""
 

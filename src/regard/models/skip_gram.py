@@ -89,6 +89,9 @@ class SkipGram(Network):
         others_RN = torch.cat([blocks.contexts_RC, blocks.noise_RK], dim=1)
         return torch.bmm(self.words(blocks.centers_RQ), self.contexts(others_RN).transpose(1, 2))
 
+    def embedding_tables(self) -> dict[str, nn.Embedding]:
+        return {"source": self.words}
+
     def examples(self) -> Iterator[Example]:
         """A forward pass of one word, for `training/flops.py`. The unit is a score of a center and another word."""
         ids = torch.zeros(1, 1, dtype=torch.long, device="cpu")

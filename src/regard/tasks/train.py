@@ -33,6 +33,8 @@ from regard.tasks.dataset import require_unchanged
 from regard.tasks.finetuning import compare_with_base, describe, describe_interval, score_base, with_interval
 from regard.tasks.report import last_part, write_report
 from regard.tasks.start_from import adapt, start_encoder, with_origin
+from regard.tasks.start_vectors import SETTINGS as VECTORS
+from regard.tasks.start_vectors import check_vectors, files_of, frozen_rows, start_embeddings, with_words
 from regard.tasks.training import Examples, Training, training_of, training_of_run
 from regard.training.checkpoint import TrainingProgress, has_checkpoint, last_step
 from regard.training.device import check_memory, choose_device, measure_machine
@@ -44,6 +46,8 @@ from regard.training.trainer import Trainer, TrainingLog
 
 MOST_SIZES = 4
 """Number of vocabulary sizes to try after the planned one. Each side may need two: a larger, then a smaller one."""
+FIXED = ("seed", "optimizer", "metric", "ema_decay", "average_checkpoints", *VECTORS.values(), "freeze_embeddings")
+"""Settings of [train] that cannot change when training continues."""
 LAUNCH = ".launch"
 """File in a run folder with the name of the torchrun launch that made the run."""
 
@@ -125,7 +129,8 @@ def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, override
     Without a recipe file, settings that are not given are chosen to fit the data and the machine (the plan).
     `table`: settings by section; `overrides`: further settings such as "train.max_steps=9000".
     """
-    given = with_origin(with_overrides(join_tables(read_table(recipe), table) if recipe else table, overrides))
+    table = with_overrides(join_tables(read_table(recipe), table) if recipe else table, overrides)
+    given = with_words(with_origin(table))
     where = str(recipe) if recipe else "settings"
     checked = make_recipe(given, where=where)
     check(checked)
@@ -154,6 +159,7 @@ def check(recipe: Recipe) -> None:
         section, key = name.split(".")
         if getattr(getattr(recipe, section), key):
             raise SettingsError(f'{name} is not supported for data.task = "{task.name}"; leave it out')
+    check_vectors(recipe)
     training_of(recipe).check(recipe)
 
 
@@ -177,6 +183,8 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
         raise SettingsError(f"data.task comes from {base} and cannot change in fine-tuning; leave it out")
     checked = make_recipe(tables)
     check(checked)
+    if files_of(checked):
+        raise SettingsError("train.embeddings: in fine-tuning, all weights come from the base; leave it out")
     examples = training.read(checked)
     again = training.plan(examples, measure_machine(checked.train.device), tables, str(base))
     return TrainingJob(make_recipe(merge(again, tables)), examples, [*chosen, *again], run)
@@ -234,11 +242,8 @@ def _make(job: TrainingJob, folder: Path) -> PreparedRun:
             if job.base:
                 score_base(run, job.base, log)
                 run.write_weights(dict(job.base.load_network().named_parameters()))
-            elif job.recipe.train.start_from:
-                network = _random_model(run)
-                start_encoder(network, job.recipe)
-                run.write_weights(dict(network.named_parameters()))
-            run.write_card(first_card(job, data))
+            started = {} if job.base else _start(run)
+            run.write_card(first_card(job, data) | started)
             model = _first_model(run)
             unit = job.training.train_unit(job.recipe, data, model)
             check_memory(model, unit.loss, unit.largest(), job.recipe.train)
@@ -246,6 +251,19 @@ def _make(job: TrainingJob, folder: Path) -> PreparedRun:
         run.discard()
         raise
     return PreparedRun(run, data, model)
+
+
+def _start(run: Run) -> dict[str, Any]:
+    """If training starts from an encoder or from word vectors, write the weights. Return the facts for the card."""
+    if not (run.recipe.train.start_from or files_of(run.recipe)):
+        return {}
+    network, facts = _random_model(run), dict[str, Any]()
+    if run.recipe.train.start_from:
+        start_encoder(network, run.recipe)
+    else:
+        facts["embeddings"] = start_embeddings(run, network, log)
+    run.write_weights(dict(network.named_parameters()))
+    return facts
 
 
 def _prepare(run: Run, job: TrainingJob) -> TrainingJob:
@@ -347,7 +365,7 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
     with run.locked():
         before, recipe = run.recipe, make_recipe(with_overrides(to_table(run.recipe), changed))
         # The order of the data, the state of the optimizer, the best score and averages depend on these settings.
-        for name in ("seed", "optimizer", "metric", "ema_decay", "average_checkpoints"):
+        for name in FIXED:
             if getattr(recipe.train, name) != getattr(before.train, name):
                 raise SettingsError(
                     f'train.{name} cannot change in an existing run; use "regard finetune" to start a new run from it'
@@ -390,7 +408,7 @@ def _first_model(run: Run) -> Network:
     If there is a checkpoint, the trainer loads its weights later.
     """
     device = choose_device(run.recipe.train, this_group().local_rank)
-    stored = run.card.get("base") or run.card.get("started_from")
+    stored = run.card.get("base") or run.card.get("started_from") or run.card.get("embeddings")
     if stored and not has_checkpoint(run.folder / "checkpoints"):
         return run.load_network().requires_grad_(True).to(device)
     return _random_model(run).to(device)
@@ -418,7 +436,7 @@ def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
     # The group is entered once more inside `stop`: if one process fails, torchrun stops the others, and `stop` must
     # not end them too early.
     with run.locked() if group.is_first else nullcontext(), StopRequest() as stop, group:
-        trainer = Trainer(model, unit, settings, run.folder / "checkpoints", logs, group)
+        trainer = Trainer(model, unit, settings, run.folder / "checkpoints", logs, group, frozen_rows(run))
         trainer.progress.first_loss = training.expected_initial_loss(run.recipe, data)
         progress = trainer.fit(run.write_weights, stop)
         if not progress.stopped:

@@ -160,6 +160,9 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
         table = to_table(base.recipe)
         by_data = (
             "start_from",
+            "embeddings",
+            "target_embeddings",
+            "freeze_embeddings",
             "max_minutes",
             "max_steps",
             "validate_every",

@@ -31,6 +31,7 @@ from regard.training import checkpoint, schedule
 from regard.training.checkpoint import TrainingProgress, TrainingState
 from regard.training.device import clip_gradients, gather, parallelize
 from regard.training.distributed import ProcessGroup
+from regard.training.frozen import FrozenRows
 from regard.training.loss import Loss, Measures
 from regard.training.schedule import ScheduleStage
 from regard.training.signals import StopRequest
@@ -141,13 +142,15 @@ class Trainer:
 
     def __init__(
         self, model: Network, unit: TrainUnit, settings: TrainSettings, checkpoints: Path, logs: Sequence[TrainingLog],
-        group: ProcessGroup | None = None,
+        group: ProcessGroup | None = None, frozen: Mapping[str, Sequence[int]] | None = None,
     ):  # fmt: skip
+        """`frozen`: indices of the rows that are not trained, by the name of the parameter."""
         self.model, self.unit, self.settings = model, unit, settings
         self.folder, self.logs = checkpoints, logs
         self.group = group or ProcessGroup()
         self.parallel = parallelize(model, unit.loss, settings, self.group)
         self.state = TrainingState(model, settings, self.group)
+        self.frozen = FrozenRows(model, frozen or {})
         self.progress = TrainingProgress()
         self._now = processor_time if settings.clock == "processor" else time.monotonic
         self._clock = self._now()
@@ -219,6 +222,7 @@ class Trainer:
         self.model.train()
         set_dropout_strength(self.model, strength)
         loss, measured = self._backward(parts, tokens)
+        self.frozen.clear_gradients()
         norm = clip_gradients(self.model, settings.clip_norm)
         flops = sum(part.weight * self.unit.flops(part.batch) for part in parts)
         seconds = group.is_first * (self._now() - self._clock)
@@ -234,7 +238,8 @@ class Trainer:
         rate = schedule.learning_rate(progress.step + 1, settings, (progress.cooldown_from, progress.cooldown_until))
         rate *= progress.rate_factor
         self.state.optimizer.set_rate(rate)
-        self.state.optimizer.step()
+        with self.frozen.kept():
+            self.state.optimizer.step()
         progress.step += 1
         self.state.average.update(progress.step)
         progress.position += settings.gradient_accumulation
@@ -288,6 +293,7 @@ class Trainer:
         """Score the averaged weights; call `keep` with the best so far. Return False if a number is not finite."""
         progress, group = self.progress, self.group
         self.state.average.checkpoint(progress.step)
+        self.frozen.correct(self.state.average)
         self.model.eval()
         with self._averaged() as model, torch.no_grad():
             validation = self.unit.validate(model)
