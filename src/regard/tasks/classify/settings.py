@@ -33,7 +33,7 @@ class ClassifySettings(CheckedSettings):
     threshold: Annotated[float, Range(above=0, below=1)] = 0.5
     """With multi_label, the minimum probability of an assigned label."""
     batch_tokens: Count = 8192
-    """Number of tokens per batch when documents are classified."""
+    """Number of tokens, patches or frames per batch when a trained model is used."""
 
     def check(self) -> None:
         is_enough = self.max_tokens >= self.sentence_tokens
