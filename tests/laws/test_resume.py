@@ -11,7 +11,16 @@ import time
 import pytest
 
 from regard.cli import main
-from tests import reviews, small_knowledge, small_marks, small_pictures, small_texts, small_vectors, tagged
+from tests import (
+    reviews,
+    small_knowledge,
+    small_marks,
+    small_pictures,
+    small_series,
+    small_texts,
+    small_vectors,
+    tagged,
+)
 from tests.processes import start
 from tests.small_chats import chat_arguments, write_dialogues
 from tests.small_runs import SIZES, train_arguments, write_corpus
@@ -195,6 +204,9 @@ OTHERS = {
         small_marks.write_folder(folder / "marks", 60), out, FEW
     ),
     "tag": lambda folder, out: tagged.train_arguments(tagged.write_chunks(folder / "chunks.conll"), out, FEW),
+    "tag, frames": lambda folder, out: small_series.train_arguments(
+        small_series.write_series(folder / "series.npz"), out, FEW, "tag.max_frames=24"
+    ),
     "retrieve": lambda folder, out: small_knowledge.train_arguments(
         small_knowledge.write_questions(folder / "faq.tsv"), out, FEW, "retrieve.word_dropout=0.2"
     ),
