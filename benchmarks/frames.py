@@ -3,8 +3,8 @@
 The series are inside the package aeon. Labels of frames: activities of BasicMotions joined end to end, beside a
 classifier of windows. Labels of series: speakers of JapaneseVowels, beside a classifier of statistics. Train and test
 parts are those of aeon; a part of the training series is held out for validation, on which both sides choose: Regard
-its weights, scikit-learn the window, the model and the filter. The test part is labeled once. Frames are scored by
-Regard's scores on both sides.
+its number of steps, scikit-learn the window, the model and the filter. Then both are trained once more, with the
+held-out part, and label the test part once. Frames are scored by Regard's scores on both sides.
 
     make bench-frames       (python benchmarks/frames.py [--series motions] [--minutes 1] [--no-test])
 """
@@ -40,7 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT / "frames", metavar="DIR", help="for the series and the runs")
     parser.add_argument("--series", nargs="+", default=NAMES, choices=NAMES, metavar="NAME")
-    parser.add_argument("--minutes", type=float, default=0.6, metavar="N", help="minutes of CPU time of a training")
+    parser.add_argument("--minutes", type=float, default=0.4, metavar="N", help="minutes of CPU time of a training")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--no-test", action="store_true", help="score the validation part, for tuning")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="a setting of Regard")
@@ -93,11 +93,21 @@ def regard_side(name: str, series: list[Series], options: argparse.Namespace) ->
 
 
 def train(task: str, name: str, options: argparse.Namespace) -> Run:
-    folder = options.out / f"run-{name}"
-    shutil.rmtree(folder, ignore_errors=True)
-    parts: dict[str, Any] = {key: [{"source": str(options.out / f"{name}-{key}.npz")}] for key in ("train", "valid")}
+    """Train by the plan, to find the best number of steps on `valid`; then so many steps on train and valid."""
+    files = {part: {"source": str(options.out / f"{name}-{part}.npz")} for part in ("train", "valid")}
+    parts: dict[str, Any] = {"task": task, "train": [files["train"]], "valid": [files["valid"]]}
     settings = {"seed": options.seed, "max_minutes": options.minutes, "clock": "processor"}
-    return start(resolve({"data": {"task": task, **parts}, "train": settings}, overrides=options.set), folder)
+    run = _train({"data": parts, "train": settings}, options.out / f"run-{name}", options.set)
+    if options.no_test:
+        return run
+    parts["train"] = list(files.values())
+    settings = {"seed": options.seed, "max_steps": run.card["training"]["best_step"], "patience": 0}
+    return _train({"data": parts, "train": settings}, options.out / f"run-{name}-again", options.set)
+
+
+def _train(table: dict[str, Any], folder: Path, overrides: list[str]) -> Run:
+    shutil.rmtree(folder, ignore_errors=True)
+    return start(resolve(table, overrides=overrides), folder)
 
 
 def classify(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
