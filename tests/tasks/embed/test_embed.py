@@ -2,6 +2,7 @@
 
 import json
 import random
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -12,8 +13,11 @@ from regard.cli import main
 from regard.config import Recipe
 from regard.config.recipe import make_recipe
 from regard.errors import ModelError, SettingsError
+from regard.run import Run
 from regard.tasks.dataset import Parts
+from regard.tasks.embed.data import read_counts
 from regard.tasks.embed.plan import make_plan
+from regard.tasks.embed.report import word_plane
 from regard.tasks.embed.training import TRAINING
 from regard.tasks.embed.vectors import parse_query
 from tests.small_vectors import train_arguments
@@ -54,6 +58,17 @@ def test_words_of_a_group_become_similar(run, vectors):
     card = json.loads((run / "card.json").read_text())
     assert card["scores"]["test"]["pair_accuracy"] > 0.6  # 0.5 before training
     assert card["scores"]["test"]["loss"] < 6 * np.log(2)
+
+
+def test_the_report_shows_the_words_and_their_neighbours(run, vectors, monkeypatch):
+    monkeypatch.setattr("regard.tasks.embed.report.EVERYWHERE", 1.0)
+    data = SimpleNamespace(counts=read_counts(Run.open(run)))
+    words = {one["word"]: one for one in word_plane(vectors, data)}
+    assert words.keys() == {word for word in vectors.words if word.isalpha()}
+    expected = [[one.word, round(one.similarity, 3)] for one in vectors.neighbours("dog", 6)]
+    assert words["dog"]["neighbours"] == expected
+    assert all(0 <= one["x"] <= 1 and 0 <= one["y"] <= 1 for one in words.values())
+    assert '"plane":[' in (run / "report.html").read_text()
 
 
 def test_similarity_is_the_cosine(vectors):

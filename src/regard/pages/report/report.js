@@ -9,6 +9,7 @@ import * as histograms from "../common/histograms.js";
 import * as labels from "./labels.js";
 import * as looking from "../common/looking.js";
 import * as patches from "../common/patches.js";
+import * as plane from "./plane.js";
 import * as samples from "./samples.js";
 import * as timelines from "../common/timelines.js";
 
@@ -97,6 +98,7 @@ function settings() {
 // ---- the whole page
 const sections = [
   section("learning", "Learning", curve.message(data), curve.learningCurve(data), validationTable()),
+  section("plane", "Words", plane.message(data.plane), plane.planeView(data.plane)),
   section("experts", "Experts", experts.message(data.card?.layers), experts.expertsView(data.card?.layers)),
   section("timelines", "Time lines", timelines.message(data.timelines), timelines.timelinesView(data.timelines)),
   section("confusion", "Labels", labels.confusionMessage(data.labels),

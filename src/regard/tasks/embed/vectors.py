@@ -41,8 +41,9 @@ class WordVectors:
     def __init__(self, model: SkipGram, tokenizer: Tokenizer, sampler: BlockSampler, max_length: int):
         self.model, self.tokenizer = model, tokenizer
         self._sampler, self._max_length = sampler, max_length
-        self._rows = words_of(tokenizer)
-        self.words = tuple(self._rows)
+        self.rows = words_of(tokenizer)
+        """All words with a vector, each with its token id."""
+        self.words = tuple(self.rows)
         """All words with a vector, the most frequent first."""
         self._numbers = {word: number for number, word in enumerate(self.words)}
 
@@ -55,7 +56,7 @@ class WordVectors:
     @cached_property
     def matrix(self) -> Matrix:
         """The vectors [V, D] of all words, in the order of `words`."""
-        matrix: Matrix = self.model.words.weight.detach().cpu().numpy()[list(self._rows.values())]
+        matrix: Matrix = self.model.words.weight.detach().cpu().numpy()[list(self.rows.values())]
         return matrix
 
     @cached_property
