@@ -234,7 +234,6 @@ COMMANDS = {
         examples=(
             "regard train --source train.en --target train.de --out runs/en-de",
             "regard train --source memory.tmx --from en --to de --minutes 20",
-            "regard train --task classify reviews.tsv --out runs/reviews",
             "regard train --task classify photos --out runs/photos     # a folder with a subfolder per label",
             "regard train --task tag train.txt --test test.txt --out runs/chunks",
             "regard train --task classify reviews.tsv --start-from runs/texts-masked",

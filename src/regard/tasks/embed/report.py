@@ -25,7 +25,7 @@ def report(run: Run, vectors: WordVectors, data: EmbedData, answers: object) -> 
         "summary": figures(
             (f"accuracy on pairs of {where}", f"{scores['pair_accuracy']:.1%}", "neighbours above noise words"),
             ("loss per pair", f"{scores['loss']:.3f}", "negative sampling"),
-            ("words with a vector", f"{len(vectors):,}", f"{run.recipe.model.width} numbers each"),
+            ("words with a vector", f"{len(vectors):,}", f"{vectors.matrix.shape[1]} numbers each"),
             ("training texts", f"{run.card['texts']['train']:,}", f"{run.card['words']:,} words"),
         ),
         "plane": word_plane(vectors, data),
