@@ -39,6 +39,7 @@ MODELS = {
     "it-en": model("it-en", "translate", "it", "en"),
     "talker": model("talker", "chat", "en", "en"),
     "topics": model("topics", "classify", "en"),
+    "shapes": model("shapes", "classify", facts={"picture_height": 8, "picture_width": 8}),
     "chunker": model("chunker", "tag", "en"),
     "painter": model("painter", "caption", facts={"languages": ["en", "it"], "nbest": 2}),
 }
@@ -125,6 +126,15 @@ def captioned(body: Json) -> Json:
     }  # fmt: skip
 
 
+def labeled(body: Json) -> Json:
+    """A star; the attention is on the last of 2 x 2 patches."""
+    weights = [[0.1, 0.1], [0.1, 0.7]]
+    return {
+        "picture": "", "label": "star", "probability": 0.75, "probabilities": {"circle": 0.25, "star": 0.75},
+        "labels": ["star"], "patches": {"attention": weights, "rollout": weights}, "pixels": body["pictures"],
+    }  # fmt: skip
+
+
 def refusal(status: int, message: str, **headers: str) -> Response:
     return JSONResponse(
         {"error": {"message": message}}, status, {name.replace("_", "-"): headers[name] for name in headers}
@@ -189,6 +199,8 @@ class Pretender:
             return refusal(400, 'the model has no attention layer named "decoder.9.cross"')
         if route == "inspect":
             return JSONResponse(inspection(body["text"], body["disabled_heads"], body["skip_slow"]))
+        if route == "classify" and "pictures" in body:
+            return JSONResponse({"model": "shapes", "results": [labeled(body)]})
         if route == "classify":
             return JSONResponse({"model": "topics", "results": [verdict(body["q"])]})
         if route == "count":

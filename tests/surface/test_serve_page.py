@@ -25,7 +25,7 @@ from tests.surface.pretend_server import EXAMPLES, MODELS, Pretender, running
 PHONE = {"width": 360, "height": 740}
 EVERY = tuple(MODELS)
 HOSTILE = "<script>window.broken=true</script><img src=x onerror='window.broken=true'>"
-VIEWS = ("translate", "inside", "chat", "classify", "tag", "caption")
+VIEWS = ("translate", "inside", "chat", "classify", "pictures", "tag", "caption")
 
 Open = Callable[..., Any]
 
@@ -321,7 +321,7 @@ def test_a_script_tag_typed_as_text_shows_as_text(serve: Callable[..., Site], vi
     page.get_by_role("textbox", name="Your message").fill(HOSTILE)
     page.keyboard.press("Enter")
     page.get_by_text(f"You said: {HOSTILE} (1)").wait_for()
-    page.get_by_role("link", name="Classify").click()
+    page.get_by_role("link", name="Classify", exact=True).click()
     page.get_by_role("textbox", name="Text to classify").fill(HOSTILE)
     page.locator(".shaded-sentences").wait_for()
     assert page.evaluate("window.broken") is None
@@ -330,8 +330,22 @@ def test_a_script_tag_typed_as_text_shows_as_text(serve: Callable[..., Site], vi
 PICTURE = to_png(read_drawings("valid")[0].draw())
 
 
-def choose_picture(page: Any, content: bytes = PICTURE, name: str = "stars.png") -> None:
-    page.get_by_label("Picture to describe").set_input_files({"name": name, "mimeType": "image/png", "buffer": content})
+def choose_picture(page: Any, content: bytes = PICTURE, name: str = "stars.png", what: str = "describe") -> None:
+    page.get_by_label(f"Picture to {what}").set_input_files({"name": name, "mimeType": "image/png", "buffer": content})
+
+
+def test_a_chosen_picture_is_classified(serve: Callable[..., Site], visit: Open) -> None:
+    site = serve()
+    page = visit(site, "#pictures")
+    choose_picture(page, what="classify")
+    page.locator(".patch-panel").first.wait_for()
+    assert page.locator(".running.label").inner_text() == "star"
+    assert page.locator(".patch-panel").count() == 3
+    url = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
+    assert site.asked("classify") == [{"model": "shapes", "pictures": url, "explain": True}]
+    page = visit(site, "#classify")  # models that read pictures cannot be chosen there
+    page.get_by_role("textbox", name="Text to classify").wait_for()
+    assert page.get_by_text("shapes").count() == 0
 
 
 def test_a_chosen_picture_is_described(serve: Callable[..., Site], visit: Open) -> None:
@@ -649,6 +663,9 @@ def fill(page: Any, view: str) -> None:
         case "classify":
             page.get_by_role("textbox", name="Text to classify").fill("It rains. The sun is gone")
             page.locator(".shaded-sentences").wait_for()
+        case "pictures":
+            choose_picture(page, what="classify")
+            page.locator(".patch-panel").first.wait_for()
         case "tag":
             page.get_by_role("textbox", name="Sentence to tag").fill("It rains on <b>Rome</b>")
             page.locator(".tagged-words").wait_for()
@@ -701,7 +718,7 @@ def test_the_theme_is_the_readers_and_is_remembered(serve: Callable[..., Site], 
 def test_going_back_leads_to_the_view_before(serve: Callable[..., Site], visit: Open) -> None:
     page = visit(serve())
     write(page, "the cat")
-    page.get_by_role("link", name="Classify").click()
+    page.get_by_role("link", name="Classify", exact=True).click()
     page.get_by_role("textbox", name="Text to classify").wait_for()
     assert page.title() == "Classify · Regard"
     page.go_back()
