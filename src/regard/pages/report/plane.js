@@ -64,7 +64,7 @@ function planeView(words) {
     const drawn = places.map((place) => {
       const node = svg("g", { class: place.free ? "plane-item" : "plane-item hidden-word", tabindex: place.free ? "0" : "-1",
         role: "img", "aria-label": `${place.item.word}: ${place.item.neighbours.map(([word]) => word).join(", ")}` },
-      svg("circle", { cx: place.x, cy: place.y, r: place.free ? Math.max(7, place.size * 0.6) : 5, class: "plane-target" }),
+      svg("circle", { cx: place.x, cy: place.y, r: 5, class: "plane-target" }),
       !place.free && svg("circle", { cx: place.x, cy: place.y, r: 1.8, class: "plane-dot" }),
       svg("text", { x: place.x, y: place.y, "text-anchor": "middle", "dominant-baseline": "central",
         "font-size": place.size.toFixed(1) }, place.item.word));
@@ -73,7 +73,8 @@ function planeView(words) {
       node.addEventListener("focus", () => choose(place));
       return node;
     });
-    const picture = svg("svg", { viewBox: `0 0 ${width} ${height}` }, links, drawn);
+    const shown = (free) => drawn.filter((_, index) => places[index].free === free);
+    const picture = svg("svg", { viewBox: `0 0 ${width} ${height}` }, links, shown(false), shown(true));
     picture.addEventListener("pointerleave", clear);
     host.replaceChildren(picture);
     rest();
