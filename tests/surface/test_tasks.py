@@ -14,9 +14,9 @@ from regard.registry import TASKS
 from regard.tasks.training import Training, training_of
 from tests.surface.test_closures import ROOT, closure, ours
 
-MOST_MODULES = 62
+MOST_MODULES = 63
 """Of ours, that importing the training of a task may import. Lower it when it falls."""
-MORE_MODULES = {"translate": 77, "chat": 82, "language-model": 72, "masked-language-model": 63, "caption": 77}
+MORE_MODULES = {"translate": 78, "chat": 83, "language-model": 73, "masked-language-model": 64, "caption": 78}
 """The same for tasks that need more: those that validate by a search import decoding too."""
 BUILD_ON = {"chat": {"translate"}}
 """Tasks that may import others."""
