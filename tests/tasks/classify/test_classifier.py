@@ -208,8 +208,7 @@ def test_info_shows_the_scores(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["translate", "{run}", "{data}"], '{run} classifies documents; use "regard classify {run}"'),
-        (["evaluate", "{run}", "--source", "{data}"], "classifies documents"),
+        (["translate", "{run}", "{data}"], '{run} classifies documents, pictures or series; use "regard classify {run}"'),
         (["score", "{run}", "--source", "{data}"], "classifies documents"),
         (["heads", "{run}"], "classifies documents"),
         (["export", "{run}", "--to", "onnx", "--out", "{run}/x"], "cannot be exported to onnx"),
