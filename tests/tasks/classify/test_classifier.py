@@ -208,7 +208,7 @@ def test_info_shows_the_scores(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["translate", "{run}", "{data}"], '{run} classifies documents, pictures or series; use "regard classify {run}"'),
+        (["translate", "{run}", "{data}"], '{run} classifies documents, pictures or series; use "regard classify'),
         (["score", "{run}", "--source", "{data}"], "classifies documents"),
         (["heads", "{run}"], "classifies documents"),
         (["export", "{run}", "--to", "onnx", "--out", "{run}/x"], "cannot be exported to onnx"),
