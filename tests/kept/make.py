@@ -21,7 +21,7 @@ from regard.cli import main
 from regard.config.recipe import FORMAT
 from regard.registry import TASKS
 from regard.tasks.seq2seq import Seq2SeqTrainUnit
-from tests import reviews, small_chats, small_knowledge, small_runs, small_texts, tagged
+from tests import reviews, small_chats, small_knowledge, small_runs, small_texts, small_vectors, tagged
 
 KEPT = Path(__file__).parent
 ANSWERS, INTERRUPTED = "answers.json", "interrupted"
@@ -43,6 +43,9 @@ ARGUMENTS = {
     ),
     "masked-language-model": lambda out: small_texts.train_arguments(
         small_texts.write_texts(Path("texts.txt")), out, *SETTINGS, arch="masked-lm"
+    ),
+    "embed": lambda out: small_vectors.train_arguments(
+        small_texts.write_texts(Path("texts.txt")), out, *SETTINGS, "embed.subsample=0"
     ),
 }
 
@@ -70,6 +73,8 @@ def answers_of(task: str, run: Path) -> Any:
     if task == "masked-language-model":
         [found] = model.fill("The old [MASK] sees the dog.")
         return [found.text, *map(list, found.blanks[0])]
+    if task == "embed":
+        return [[one.word, one.similarity] for one in model.neighbours(model.words[10], 4)]
     raise KeyError(task)
 
 
