@@ -16,12 +16,23 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 import regard
 from regard.cli import main
 from regard.config.recipe import FORMAT
 from regard.registry import TASKS
 from regard.tasks.seq2seq import Seq2SeqTrainUnit
-from tests import reviews, small_chats, small_knowledge, small_runs, small_texts, small_vectors, tagged
+from tests import (
+    reviews,
+    small_chats,
+    small_knowledge,
+    small_pictures,
+    small_runs,
+    small_texts,
+    small_vectors,
+    tagged,
+)
 
 KEPT = Path(__file__).parent
 ANSWERS, INTERRUPTED = "answers.json", "interrupted"
@@ -44,6 +55,7 @@ ARGUMENTS = {
     "masked-language-model": lambda out: small_texts.train_arguments(
         small_texts.write_texts(Path("texts.txt")), out, *SETTINGS, arch="masked-lm"
     ),
+    "caption": lambda out: small_pictures.train_arguments(Path(), out, *SETTINGS),
     "embed": lambda out: small_vectors.train_arguments(
         small_texts.write_texts(Path("texts.txt")), out, *SETTINGS, "embed.subsample=0"
     ),
@@ -73,6 +85,9 @@ def answers_of(task: str, run: Path) -> Any:
     if task == "masked-language-model":
         [found] = model.fill("The old [MASK] sees the dog.")
         return [found.text, *map(list, found.blanks[0])]
+    if task == "caption":
+        found = model.caption([np.full((16, 16, 3), shade, np.uint8) for shade in (40, 220)], beam_size=2)
+        return [[one.text, one.score] for one in found]
     if task == "embed":
         return [[one.word, one.similarity] for one in model.neighbours(model.words[10], 4)]
     raise KeyError(task)

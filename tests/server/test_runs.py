@@ -7,7 +7,7 @@ import sys
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import cycle
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -19,12 +19,13 @@ from regard.data.builtin import read_phrases
 from regard.data.pairs import Pair
 from regard.errors import ModelError, RunError, SettingsError
 from regard.languages import language_name
+from regard.registry import TASKS
 from regard.run import CARD, RECIPE, WEIGHTS, Run
 from regard.server.batching import Closing, TooLate
 from regard.server.errors import to_api_error
 from regard.server.runs import Capacity, NotServed, ServedRun, ServedRuns, unique_names
 from regard.server.settings import ServerSettings
-from regard.tasks import part
+from regard.tasks import find, part
 from regard.tasks.api import ConversationRequest, InspectRequest, SearchOptions
 from regard.tasks.translate.engine import load_fast
 from regard.tasks.translate.translation import Pieces, Translation
@@ -245,9 +246,13 @@ class Labels(SimpleNamespace):
     def as_dict(self):
         return vars(self)
 
+    for_page = as_dict
+
 
 class Predictor:
     """Answers as the predictors of all tasks, without a model."""
+
+    reader = SimpleNamespace(field="q", unit="documents")
 
     def reply(self, turns, **search):
         return Translation(turns[-1], f"{len(turns)} turns, {search}", 0.0, (), (), True)
@@ -330,8 +335,12 @@ def test_texts_are_labelled_together_if_their_options_are_equal(run, monkeypatch
 
 
 def test_a_task_without_an_api_is_refused(run, monkeypatch):
-    with pytest.raises(RunError, match='the task "caption" has no HTTP API'):
-        with_predictor(run, monkeypatch, "caption", None)
+    mute = ModuleType("mute")
+    mute.TASK = find("tag")._replace(name="mute")
+    monkeypatch.setitem(sys.modules, "mute", mute)
+    monkeypatch.setitem(TASKS, "mute", "mute")
+    with pytest.raises(RunError, match='the task "mute" has no HTTP API'):
+        with_predictor(run, monkeypatch, "mute", None)
 
 
 def test_a_card_with_a_wrong_time_is_served(run, tmp_path):

@@ -3,6 +3,7 @@
 An export format is a module with
     NEEDS     names of required libraries, which `pip install "regard[<format>]"` installs
     OPTIONS   its options by name; each becomes an option of `regard export` and a keyword of `write`
+    KIND      the only kind of network that it can write, e.g. "word-vectors" (may be absent)
     obstacle(recipe) -> str                   why a run of this recipe cannot be exported; empty if it can
     write(run, folder, log, **options)        write the run into `folder`; `log` receives lines for the user
 An import format is a module with
@@ -61,8 +62,12 @@ def export_format(name: str) -> ModuleType:
 
 
 def exportable(recipe: Recipe) -> dict[str, str]:
-    """For each export format, why a run of this recipe cannot be exported to it; empty if it can."""
-    return {name: export_format(name).obstacle(recipe) for name in EXPORTS}
+    """For each export format, why a run of this recipe cannot be exported to it; empty if it can.
+
+    Formats for another kind of network are left out.
+    """
+    kind, formats = recipe.model.kind, {name: export_format(name) for name in EXPORTS}
+    return {name: module.obstacle(recipe) for name, module in formats.items() if getattr(module, "KIND", kind) == kind}
 
 
 def require_exportable(recipe: Recipe, name: str, *, where: str | Path = "this recipe") -> None:

@@ -10,13 +10,14 @@ from regard.export import Log, Option, export_folder
 from regard.run import Run
 from regard.text.tokenizer import words_of
 
+KIND = "word-vectors"
 NEEDS: tuple[str, ...] = ()
 OPTIONS = {"layout": Option(("text", "binary"), "vectors.txt or vectors.bin")}
 
 
 def obstacle(recipe: Recipe) -> str:
     arch = recipe.model.arch
-    return "" if recipe.model.kind == "word-vectors" else f'word2vec has only word vectors, and model.arch is "{arch}"'
+    return "" if recipe.model.kind == KIND else f'word2vec has only word vectors, and model.arch is "{arch}"'
 
 
 def write(run: Run, folder: Path, log: Log, layout: str) -> None:

@@ -159,7 +159,7 @@ COMMANDS = {
             "regard classify runs/reviews letters.txt --explain",
             "regard classify runs/reviews --whole-file essay.txt",
             "regard classify runs/reviews test.tsv --score",
-            "regard classify runs/digits picture.png other.jpg --explain",
+            "regard classify runs/digits picture.png --explain",
         ),
     ),
 }
