@@ -192,7 +192,8 @@ def test_inspect_writes_a_page(folder, tmp_path, capsys):
     assert main(["inspect", str(folder / "run"), "A lovely film. It was long.", "--out", str(page)]) == 0
     assert "lovely" in page.read_text()
     assert main(["inspect", str(folder / "run"), "A lovely film.", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["verdict"]["label"] == "good"
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["title"] == found["verdict"]["label"] == "good"
 
 
 def test_info_shows_the_scores(folder, capsys):

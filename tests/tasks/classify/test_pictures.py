@@ -262,7 +262,7 @@ def test_the_command_evaluates_lists_and_folders(folder, tmp_path, capsys):
 def test_inspect_writes_a_page(folder, tmp_path, capsys):
     page = tmp_path / "page.html"
     assert main(["inspect", str(folder / "run"), str(picture(folder, "dot")), "--out", str(page)]) == 0
-    assert capsys.readouterr().out.startswith("Dot (")
+    assert capsys.readouterr().out.startswith("dot (")
     assert "data:image/png;base64," in page.read_text()
     assert main(["inspect", str(folder / "run"), str(picture(folder, "dot")), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -25,9 +25,9 @@ def inspect(
     """
     log("loading the model")
     [found] = (classifier or load(run.folder)).classify([text], explain=True)
-    title = " and ".join(found.labels) or "no label"
+    title = " and ".join(found.labels) or "No label"
     return {
-        "title": title[:1].upper() + title[1:],
+        "title": title,
         "run": run.folder.name,
         "version": __version__,
         "model": {"arch": run.recipe.model.arch},

@@ -35,11 +35,11 @@ def inspect(
     series = read_series(path, run.recipe.pictures)[0]
     require_width([series], run.sizes["frame_width"], path, "the run")
     [found] = classifier.classify([series], explain=True)
-    title = " and ".join(found.labels) or "no label"
+    title = " and ".join(found.labels) or "No label"
     correct = series.labels if len(series.labels) == 1 else ()
     line = attention_timeline(series, correct, found, run.normalization)
     return {
-        "title": title[:1].upper() + title[1:],
+        "title": title,
         "run": run.folder.name,
         "version": __version__,
         "model": {"arch": run.recipe.model.arch},

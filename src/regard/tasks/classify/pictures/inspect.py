@@ -41,10 +41,10 @@ def inspect(
     classifier = classifier or load(run.folder)
     [found] = classifier.classify([picture], explain=True)
     assert isinstance(found, ClassifiedPicture)
-    title = " and ".join(found.labels) or "no label"
+    title = " and ".join(found.labels) or "No label"
     height, width = run.recipe.pictures.size
     return {
-        "title": title[:1].upper() + title[1:],
+        "title": title,
         "run": run.folder.name,
         "version": __version__,
         "model": {"arch": run.recipe.model.arch},
