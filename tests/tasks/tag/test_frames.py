@@ -370,5 +370,5 @@ def test_wrong_requests(given, problem):
 def test_requests_for_the_other_kind_of_run(tagger):
     with pytest.raises(FieldError, match="this run reads frames of 2 numbers"):
         api.answer(tagger, [api.Request(q="a")])
-    with pytest.raises(FieldError, match="this run reads frames of 2 numbers"):
+    with pytest.raises(FieldError, match="this run reads frames of 2 numbers, not of 1"):
         api.answer(tagger, [api.Request(frames=[[1.0]])])

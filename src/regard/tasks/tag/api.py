@@ -52,7 +52,8 @@ def batch_key(request: Request) -> Hashable:
 def answer(tagger: Tagger, requests: Sequence[Request]) -> list[dict[str, Any]]:
     wanted, given = getattr(tagger, "width", 0), requests[0].width
     if wanted != given:
-        reads = f"frames of {wanted} numbers: send frames" if wanted else "words: send q"
+        instead = f"not of {given}" if given else "not text: send frames"
+        reads = f"frames of {wanted} numbers, {instead}" if wanted else "words: send q"
         raise FieldError("frames" if given else "q", f"this run reads {reads}")
     contents: list[Any] = [request.frames or request.q or "" for request in requests]
     tagged = tagger.tag(contents, explain=requests[0].explain)
