@@ -33,6 +33,13 @@ def test_frames_are_labeled(port, run):
     assert len(answer["results"][0]["segments"][0]["influence"]) == 2
 
 
+def test_the_page_names_the_api(port, browser_page):
+    browser_page.goto(f"http://127.0.0.1:{port}")
+    browser_page.wait_for_selector(".nothing")
+    assert browser_page.inner_text(".nothing") == "This page cannot show what is served here: use the API."
+    browser_page.goto("about:blank")
+
+
 @pytest.mark.parametrize(
     ("body", "problem"),
     [

@@ -92,7 +92,10 @@ async function start() {
     document.getElementById("served").textContent = `${plural(models.length, "model")} served.`;
     const views = await viewsOf(tasks, models);
     if (Object.keys(views).length) showViews(makeApp(views, limit), views);
-    else main.replaceChildren(html("p", { class: "nothing" }, "No model is served here."));
+    else {
+      const problem = models.length ? "This page cannot show what is served here: use the API." : "No model is served here.";
+      main.replaceChildren(html("p", { class: "nothing" }, problem));
+    }
   } catch (error) {
     main.replaceChildren(notice.node);
     notice.show(error);
