@@ -86,7 +86,7 @@ bench-chat: install
 bench-caption: install
 	@$(BIN)/python benchmarks/caption.py
 
-# Two language models compared with 5-gram models; about ten minutes.
+# Two language models compared with 5-gram models; about 25 minutes.
 bench-lm: install
 	@$(BIN)/python benchmarks/language_model.py
 

@@ -38,12 +38,12 @@ SETTINGS: dict[str, list[str]] = {
         "model.width=192", "model.layers=3", "model.ffn_width=768", "model.heads=3", "model.dropout=0.3",
     ],
     "self_dialogue": [
-        "tokenizer.vocab_size=4000", "model.width=128", "model.layers=2", "model.ffn_width=512", "model.heads=2",
+        "tokenizer.vocab_size=4000", "model.width=192", "model.layers=3", "model.ffn_width=768", "model.heads=3",
         "model.dropout=0.05", "train.batch_tokens=2048",
     ],
 }  # fmt: skip
 """Chosen for the training time, not by the test texts; all other settings are those of the plan."""
-MINUTES = {"multi30k": 6.0, "self_dialogue": 4.0}
+MINUTES = {"multi30k": 6.0, "self_dialogue": 15.0}
 
 
 def main() -> None:
