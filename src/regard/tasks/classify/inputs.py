@@ -30,7 +30,7 @@ from regard.config import Recipe
 from regard.data.batches import DocumentBatch, Index
 from regard.data.series import holds_series
 from regard.data.store import Ids, StorePart
-from regard.errors import CorpusError, nearest
+from regard.errors import CorpusError, ModelError, nearest
 from regard.layers.hooks import AttentionTrace
 from regard.models.base import ClassifierModel
 from regard.run import Run
@@ -147,7 +147,7 @@ class Reader(ABC):
 
     def attributed(self, content: Any, shares: Sequence[float]) -> list[ShadedWord]:
         """The words of a text with their contributions to a label; `shares`: those of all tokens that are read."""
-        raise NotImplementedError
+        raise ModelError(f"contributions to a label are computed for words, not for {self.unit}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
